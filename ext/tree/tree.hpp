@@ -50,6 +50,7 @@ struct NameRef {
 
 struct Inode {
   FileType type = FileType::file;
+  bool sparse = false;     // files: may have holes (ask Source::data_extents)
   std::uint16_t mode = 0;  // permission bits, 07777
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
@@ -126,9 +127,9 @@ class Tree {
   friend class TreeBuilder;
   std::vector<Inode> inodes_;
   std::vector<Entry> entries_;                             // all directories', each one's together
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> spans_;  // per directory: first, count
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> spans_;  // per inode: first entry, count
   std::string names_;
-  std::vector<std::vector<Xattr>> xattr_sets_{{}};
+  std::vector<std::vector<Xattr>> xattr_sets_;  // the first is the empty one
   std::vector<Loss> losses_;
   std::shared_ptr<const Source> source_;
 };
