@@ -159,7 +159,7 @@ class Scanner {
       const InodeId id = add(directory.id, name, path);
       if (id != kNoInode) below.push_back({.id = id, .path = std::move(path)});
     }
-    // Depth first, names ascending: "as gathered" is the order of a sorted find(1).
+    // "As gathered": a directory's own names ascending, then its subdirectories in that order.
     todo_.insert(todo_.end(), std::move_iterator(below.rbegin()), std::move_iterator(below.rend()));
   }
 
