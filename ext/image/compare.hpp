@@ -13,10 +13,10 @@
 namespace bootpress {
 
 struct Difference {
-  std::string path;    // "" is the root
-  std::string what;    // "only in a", "only in b", "type", "mode", "owner", "mtime", "size",
-                       // "content", "target", "device", "xattrs", "hard links"
-  std::string a;       // what stands in each, as text; empty where there is nothing to show
+  std::string path;  // "" is the root
+  std::string what;  // "only in a", "only in b", "type", "mode", "owner", "mtime", "size",
+                     // "content", "target", "device", "xattrs", "hard links"
+  std::string a;     // what stands in each, as text; empty where there is nothing to show
   std::string b;
 };
 
@@ -35,8 +35,8 @@ struct CompareOptions {
 
 struct VerifyResult {
   std::uint64_t files = 0;
-  std::uint64_t blocks = 0;     // data blocks and fragments decompressed
-  std::uint64_t bytes = 0;      // decompressed
+  std::uint64_t blocks = 0;  // data blocks and fragments decompressed
+  std::uint64_t bytes = 0;   // decompressed
   Image::SealState seal = Image::SealState::absent;
 };
 

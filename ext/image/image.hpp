@@ -33,27 +33,30 @@ class ImageBytes {
 [[nodiscard]] std::shared_ptr<const ImageBytes> image_in_memory(ByteView bytes);  // not copied
 
 struct FragmentEntry {
-  std::uint64_t start = 0;    // bytes from the image's start
-  std::uint32_t word = 0;     // stored bytes; kBlockRaw where stored raw
+  std::uint64_t start = 0;  // bytes from the image's start
+  std::uint32_t word = 0;   // stored bytes; kBlockRaw where stored raw
 };
 
 // Where one regular file's content lies.
 struct FileBlocks {
-  std::uint64_t start = 0;                // of the first block, bytes from the image's start
-  std::span<const std::uint32_t> words;   // one per full block (and the tail where there is no
-                                          // fragment); 0: a hole
-  std::uint32_t fragment = squashfs::kNoFragment;
-  std::uint32_t fragment_offset = 0;      // bytes, in the decompressed fragment
-  std::uint64_t size = 0;                 // of the file, bytes
+  std::uint64_t start = 0;               // of the first block, bytes from the image's start
+  std::span<const std::uint32_t> words;  // one per full block (and the tail where there is no
+                                         // fragment); 0: a hole
+  std::uint32_t fragment = squashfs::kNoFragment;  // only where the file has a tail in it
+  std::uint32_t fragment_offset = 0;               // bytes, in the decompressed fragment
+  std::uint64_t size = 0;                          // of the file, bytes
 };
 
 // Where one inode's metadata lies, as extents of the image (units, header included).
 struct InodeExtents {
-  std::uint32_t number = 0;        // the inode number that stat() shows
-  std::uint64_t reference = 0;     // as in the superblock's root_inode
-  Extent inode;                    // the unit or units that hold the inode
-  Extent listing;                  // directories: the units that hold the listing; else length 0
+  std::uint32_t number = 0;     // the inode number that stat() shows
+  std::uint64_t reference = 0;  // as in the superblock's root_inode
+  Extent inode;                 // the unit or units that hold the inode
+  Extent listing;               // directories: the units that hold the listing; else length 0
 };
+
+struct ImageIndex;
+class BlockStore;
 
 class Image : public Source, public std::enable_shared_from_this<Image> {
  public:
@@ -70,7 +73,7 @@ class Image : public Source, public std::enable_shared_from_this<Image> {
   // image (it shares ownership).
   [[nodiscard]] Tree tree() const;
   [[nodiscard]] std::size_t inode_count() const;
-  [[nodiscard]] FileBlocks blocks(std::uint64_t data) const;   // regular files only
+  [[nodiscard]] FileBlocks blocks(std::uint64_t data) const;  // regular files only
   [[nodiscard]] InodeExtents extents(std::uint64_t data) const;
   [[nodiscard]] std::span<const FragmentEntry> fragments() const;
 
@@ -87,12 +90,19 @@ class Image : public Source, public std::enable_shared_from_this<Image> {
   // Compares the seal with the image's bytes (reads all of them).
   [[nodiscard]] SealState check_seal() const;
 
+  // The decoded metadata, for the files in this folder.
+  [[nodiscard]] const ImageIndex& index() const;
+
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
   ~Image() override;
 
  private:
-  struct State;
-  explicit Image(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  Image(std::shared_ptr<const ImageBytes> bytes, std::unique_ptr<const ImageIndex> index);
+
+  std::shared_ptr<const ImageBytes> bytes_;
+  std::unique_ptr<const ImageIndex> index_;
+  std::unique_ptr<BlockStore> store_;  // decompressors and fragments that readers share
 };
 
 }  // namespace bootpress
