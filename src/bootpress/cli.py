@@ -1,0 +1,465 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The command: reads arguments, calls one verb, and turns errors into exit statuses."""
+
+import argparse
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from bootpress import __version__, report, workflow
+from bootpress.errors import BootpressError, Interrupted, LimitError, TargetError, UsageError
+from bootpress.image import Image
+from bootpress.model import CHUNK_BYTES, CODECS, COLD_ORDERS, SORT_STYLES, PackOptions, UnpackReport
+from bootpress.output import open_whole, to_target_error
+
+DIFFERENT = 1  # exit status of diff and verify --against; no error has it
+BUG = 70  # EX_SOFTWARE of sysexits.h
+
+EPILOG = """\
+exit status:
+  0 done   1 they differ (diff, verify --against)   2 usage   3 source   4 a file changed while it
+  was read   5 the format cannot hold it   6 target   7 damaged image   8 unsupported   9 stale
+  sort list   10 unreadable sort list   130, 143 interrupted
+
+examples:
+  bootpress pack rootfs root.squashfs --sort-list boot.list
+  bootpress verify root.squashfs --against rootfs
+  bootpress cat root.squashfs etc/os-release
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors look like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"{self.prog} -h shows what it takes")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status.
+
+    Args:
+        arguments: without the command's name; None: those of the process.
+    """
+    signal.signal(signal.SIGTERM, _raise_interrupted)
+    # A locale that cannot show a name must not stop a listing.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if hasattr(sys.stderr, "reconfigure"):
+        sys.stderr.reconfigure(errors="backslashreplace")
+    try:
+        status = _run(arguments)
+        _flush_output()
+    except BrokenPipeError:
+        _die_of_closed_pipe()
+    except BootpressError as error:
+        report.print_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        stopped = Interrupted("interrupted")
+        report.print_error(stopped)
+        return stopped.exit_code
+    except MemoryError:
+        short = LimitError("not enough memory", hint="fewer --jobs, or less --memory")
+        report.print_error(short)
+        return short.exit_code
+    # The one place that may: whatever comes here is a bug, and is shown as one.
+    except Exception as error:
+        report.print_bug(error)
+        return BUG
+    return status
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    chosen = make_parser().parse_args(arguments)
+    verb: Callable[[argparse.Namespace], int] = chosen.verb
+    return verb(chosen)
+
+
+def _raise_interrupted(number: int, _frame: FrameType | None) -> None:
+    raise Interrupted(f"stopped by {signal.Signals(number).name}", signal=number)
+
+
+def _flush_output() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise to_target_error(error, "standard output") from error
+
+
+def _die_of_closed_pipe() -> NoReturn:
+    # As cat(1) would: by the signal itself, which Python turned into an exception.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+    os._exit(128 + signal.SIGPIPE)
+
+
+# --- verbs ------------------------------------------------------------------------------------
+
+
+def _pack(chosen: argparse.Namespace) -> int:
+    options = PackOptions(
+        codec=chosen.codec,
+        level=chosen.level,
+        block_size=chosen.block_size,
+        bcj=chosen.bcj,
+        cold_order=chosen.cold_order,
+        fragments=not chosen.no_fragments,
+        dedupe=not chosen.no_dedupe,
+        xattrs=not chosen.no_xattrs,
+        excludes=tuple(chosen.exclude),
+        owner=chosen.owner,
+        source_date_epoch=chosen.source_date_epoch,
+        allow_stale=chosen.allow_stale,
+        jobs=chosen.jobs,
+        memory=chosen.memory,
+        verify=not chosen.no_verify,
+    )
+    if chosen.report and not chosen.report.parent.is_dir():
+        raise TargetError(
+            f"cannot write {chosen.report}: {chosen.report.parent} is no directory",
+            hint="make the directory first",
+        )
+    with report.Progress(quiet=chosen.quiet) as progress:
+        done = workflow.pack(
+            chosen.source,
+            chosen.image,
+            options=options,
+            sort_list=chosen.sort_list,
+            sort_style=chosen.sort_style,
+            monitor=progress,
+        )
+    if not chosen.quiet:
+        report.print_pack_report(done)
+    if chosen.report:
+        with open_whole(chosen.report) as file:
+            file.write(report.format_pack_report(done, version=__version__).encode())
+    return 0
+
+
+def _unpack(chosen: argparse.Namespace) -> int:
+    if (chosen.directory is None) == (chosen.tar is None):
+        raise UsageError(
+            "unpack needs a directory or --tar, and only one of them",
+            hint="bootpress unpack root.squashfs rootfs, or: --tar root.tar",
+        )
+    with report.Progress(quiet=chosen.quiet) as progress:
+        if chosen.tar is None:
+            done = workflow.unpack(
+                chosen.image, chosen.directory, jobs=chosen.jobs, monitor=progress
+            )
+        elif chosen.tar == "-":
+            done = _write_tar_to_stdout(chosen.image, progress)
+        else:
+            with open_whole(Path(chosen.tar)) as file:
+                done = workflow.unpack_to_tar(chosen.image, file, monitor=progress)
+    report.print_losses(done.skipped, what="could not be kept")
+    if not chosen.quiet and chosen.tar != "-":
+        report.print_unpack_report(done, target=chosen.directory or chosen.tar)
+    return 0
+
+
+def _write_tar_to_stdout(image: str, progress: report.Progress) -> UnpackReport:
+    if sys.stdout.isatty():
+        raise UsageError("a tar would go to the terminal", hint="pipe it, or name a file")
+    try:
+        return workflow.unpack_to_tar(image, sys.stdout.buffer, monitor=progress)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise to_target_error(error, "standard output") from error
+
+
+def _list(chosen: argparse.Namespace) -> int:
+    report.print_listing(Image(chosen.image).walk(chosen.path))
+    return 0
+
+
+def _cat(chosen: argparse.Namespace) -> int:
+    entry = Image(chosen.image)[chosen.path]
+    # Checks the type even where the file is empty.
+    offset, chunk = 0, entry.read(0, CHUNK_BYTES)
+    while chunk:
+        try:
+            sys.stdout.buffer.write(chunk)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise to_target_error(error, "standard output") from error
+        offset += len(chunk)
+        chunk = entry.read(offset, CHUNK_BYTES)
+    return 0
+
+
+def _info(chosen: argparse.Namespace) -> int:
+    report.print_info(Image(chosen.image), as_json=chosen.json)
+    return 0
+
+
+def _layout(chosen: argparse.Namespace) -> int:
+    report.print_layout(Image(chosen.image), as_json=chosen.json)
+    return 0
+
+
+def _verify(chosen: argparse.Namespace) -> int:
+    with report.Progress(quiet=chosen.quiet or chosen.json) as progress:
+        done = workflow.verify(
+            chosen.image, against=chosen.against, jobs=chosen.jobs, monitor=progress
+        )
+    if chosen.json or not chosen.quiet:
+        report.print_verify_report(done, image=chosen.image, as_json=chosen.json)
+    return DIFFERENT if done.differences else 0
+
+
+def _diff(chosen: argparse.Namespace) -> int:
+    with report.Progress(quiet=chosen.quiet or chosen.json) as progress:
+        differences = workflow.diff(chosen.a, chosen.b, jobs=chosen.jobs, monitor=progress)
+    if chosen.json or not chosen.quiet:
+        report.print_differences(differences, as_json=chosen.json)
+    return DIFFERENT if differences else 0
+
+
+# --- arguments --------------------------------------------------------------------------------
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command."""
+    parser = _Parser(
+        prog="bootpress",
+        description="Packs a Linux root file system into a SquashFS image that the stock kernel "
+        "mounts, laid out in the order in which a boot reads it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"bootpress {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    def add(
+        name: str, verb: Callable[[argparse.Namespace], int], text: str, examples: str = ""
+    ) -> _Parser:
+        added: _Parser = verbs.add_parser(
+            name,
+            help=text,
+            description=text[:1].upper() + text[1:] + ".",
+            epilog=f"examples:\n{examples}" if examples else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        added.set_defaults(verb=verb)
+        return added
+
+    pack = add(
+        "pack",
+        _pack,
+        "pack a directory, archive or image into a SquashFS image",
+        "  bootpress pack rootfs root.squashfs --codec xz --block-size 1M\n"
+        "  mmdebstrap bookworm - | bootpress pack - root.squashfs\n"
+        "  bootpress pack old.squashfs new.squashfs --sort-list boot.list --allow-stale\n",
+    )
+    _add_pack_arguments(pack)
+
+    unpack = add(
+        "unpack",
+        _unpack,
+        "write an image's files into a directory, or as a tar",
+        "  bootpress unpack root.squashfs rootfs\n"
+        "  bootpress unpack root.squashfs --tar - | tar -t\n",
+    )
+    unpack.add_argument("image", metavar="IMAGE")
+    unpack.add_argument("directory", metavar="DIRECTORY", nargs="?", help="is made, or is empty")
+    unpack.add_argument(
+        "--tar", metavar="FILE", help="write a tar in PAX format instead; '-': standard output"
+    )
+    _add_jobs(unpack)
+    _add_quiet(unpack)
+
+    listing = add(
+        "list", _list, "list an image's files", "  bootpress list root.squashfs usr/bin\n"
+    )
+    listing.add_argument("image", metavar="IMAGE")
+    listing.add_argument(
+        "path", metavar="PATH", nargs="?", default="", help="only this, and what is below it"
+    )
+
+    cat = add(
+        "cat",
+        _cat,
+        "write one file's content to standard output",
+        "  bootpress cat root.squashfs etc/os-release\n",
+    )
+    cat.add_argument("image", metavar="IMAGE")
+    cat.add_argument("path", metavar="PATH")
+
+    info = add("info", _info, "show an image's figures", "  bootpress info root.squashfs --json\n")
+    info.add_argument("image", metavar="IMAGE")
+    _add_json(info)
+
+    layout = add(
+        "layout",
+        _layout,
+        "show where every file's data and metadata lie in an image",
+        "  bootpress layout root.squashfs --json\n\n"
+        "JSON extents are [offset, length] in bytes; a block of length 0 is a hole; 'tail' lies\n"
+        "in the decompressed fragment. Bytes of a name that are not UTF-8 are surrogate escapes\n"
+        "(\\udc80 to \\udcff), as os.fsdecode makes them.\n",
+    )
+    layout.add_argument("image", metavar="IMAGE")
+    _add_json(layout)
+
+    verify = add(
+        "verify",
+        _verify,
+        "read a whole image and check it",
+        "  bootpress verify root.squashfs --against rootfs\n",
+    )
+    verify.add_argument("image", metavar="IMAGE")
+    verify.add_argument(
+        "--against", metavar="DIRECTORY", help="compare with this; exit status 1 where they differ"
+    )
+    _add_jobs(verify)
+    _add_json(verify)
+    _add_quiet(verify)
+
+    diff = add(
+        "diff",
+        _diff,
+        "compare two images or directories; exit status 1 where they differ",
+        "  bootpress diff old.squashfs new.squashfs\n"
+        "  bootpress diff rootfs root.squashfs --json\n",
+    )
+    diff.add_argument("a", metavar="A")
+    diff.add_argument("b", metavar="B")
+    _add_jobs(diff)
+    _add_json(diff)
+    _add_quiet(diff)
+    return parser
+
+
+def _add_pack_arguments(pack: _Parser) -> None:
+    defaults = PackOptions()
+    pack.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a directory, an archive (tar or cpio; gzip, xz, zstd, lz4 or bzip2), '-' for a tar "
+        "on standard input, or a SquashFS image",
+    )
+    pack.add_argument("image", metavar="IMAGE", help="the image to write")
+    compression = pack.add_argument_group("compression")
+    compression.add_argument(
+        "--codec",
+        metavar="|".join(CODECS),
+        default=defaults.codec,
+        help=f"default {defaults.codec}",
+    )
+    compression.add_argument("--level", type=int, metavar="N", help="in the codec's own scale")
+    compression.add_argument(
+        "--block-size",
+        type=parse_size,
+        metavar="SIZE",
+        default=defaults.block_size,
+        help="4K to 1M, a power of two; default 128K",
+    )
+    compression.add_argument(
+        "--bcj",
+        metavar="FILTER",
+        help="xz: a filter for machine code (x86, arm64, …), auto (the default: judged block by "
+        "block) or none",
+    )
+    order = pack.add_argument_group("order")
+    order.add_argument("--sort-list", metavar="FILE", help="what comes first")
+    order.add_argument(
+        "--sort-style",
+        metavar="|".join(SORT_STYLES),
+        default="auto",
+        help="the list's dialect; default auto",
+    )
+    order.add_argument(
+        "--allow-stale", action="store_true", help="accept a list that names missing files"
+    )
+    order.add_argument(
+        "--cold-order",
+        metavar="|".join(COLD_ORDERS),
+        default=defaults.cold_order,
+        help=f"order of all other files; default {defaults.cold_order}",
+    )
+    content = pack.add_argument_group("content")
+    content.add_argument(
+        "--no-fragments", action="store_true", help="a block of its own for every tail-end"
+    )
+    content.add_argument("--no-dedupe", action="store_true", help="store equal files again")
+    content.add_argument("--no-xattrs", action="store_true", help="leave out extended attributes")
+    content.add_argument(
+        "--exclude",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="leave out names that match at any depth, or with a slash, paths from the root; may "
+        "be given again",
+    )
+    content.add_argument(
+        "--owner", type=parse_owner, metavar="UID:GID", help="owner and group of everything"
+    )
+    content.add_argument(
+        "--source-date-epoch",
+        type=int,
+        metavar="N",
+        help="seconds since 1970: the image's time, and the newest that a file may have; default "
+        "SOURCE_DATE_EPOCH, or else the newest file's time",
+    )
+    run = pack.add_argument_group("run")
+    _add_jobs(run)
+    run.add_argument(
+        "--memory",
+        type=parse_size,
+        metavar="SIZE",
+        default=0,
+        help="bytes of blocks in flight (64M, 1G); default: a few blocks per job",
+    )
+    run.add_argument("--no-verify", action="store_true", help="do not read the image back")
+    run.add_argument("--report", type=Path, metavar="FILE.json", help="write a report as JSON")
+    _add_quiet(run)
+
+
+def _add_jobs(to: argparse._ActionsContainer) -> None:
+    to.add_argument(
+        "--jobs", type=parse_jobs, metavar="N", default=0, help="threads; default: one per CPU"
+    )
+
+
+def _add_json(to: argparse._ActionsContainer) -> None:
+    to.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_quiet(to: argparse._ActionsContainer) -> None:
+    to.add_argument("--quiet", action="store_true", help="print errors and warnings only")
+
+
+def parse_size(text: str) -> int:
+    """Return bytes for "4096", "128K", "64M", "1G" (powers of 1024)."""
+    found = re.fullmatch(r"([0-9]{1,15})([KMGkmg]?)(?:i?B)?", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 128K, 64M or 1G")
+    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]
+
+
+def parse_jobs(text: str) -> int:
+    """Return a number of threads from 1."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of threads from 1 to 1024")
+    return int(text)
+
+
+def parse_owner(text: str) -> tuple[int, int]:
+    """Return (uid, gid) for "0:0"."""
+    found = re.fullmatch(r"([0-9]{1,10}):([0-9]{1,10})", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form UID:GID, such as 0:0")
+    return int(found[1]), int(found[2])
