@@ -113,7 +113,10 @@ class Tree {
   [[nodiscard]] std::span<const Xattr> xattrs(InodeId id) const {
     return xattr_sets_[inodes_[id].xattrs];
   }
-  [[nodiscard]] std::size_t xattr_set_count() const { return xattr_sets_.size(); }
+  // The distinct sets that occur; Inode::xattrs counts them from one.
+  [[nodiscard]] std::span<const std::vector<Xattr>> xattr_sets() const {
+    return std::span(xattr_sets_).subspan(1);
+  }
   // By the first name, relative to the root and without a leading slash; the root is "".
   [[nodiscard]] std::string path(InodeId id) const;
   [[nodiscard]] std::optional<InodeId> find(std::string_view path) const;

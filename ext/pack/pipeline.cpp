@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pack/pipeline.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "base/parallel.hpp"
+#include "squashfs/seal.hpp"
+
+namespace bootpress {
+
+namespace {
+
+// Below this, blocks of 1 MiB and many workers leave no slack between a slow block and the next.
+constexpr std::uint64_t kLeastMemory = 16U << 20;
+constexpr std::uint64_t kBlocksPerWorker = 4;
+
+using Buffer = std::unique_ptr<std::byte[]>;
+
+std::uint32_t job_size(const Tree& tree, const Plan& plan, const BlockJob& job) {
+  if (job.is_fragment()) {
+    std::uint32_t size = 0;
+    for (const Piece& piece : plan.fragment(job.subject)) size += piece.length;
+    return size;
+  }
+  const std::uint64_t rest =
+      tree[job.subject].size - std::uint64_t{job.block} * plan.block_size;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(rest, plan.block_size));
+}
+
+// A finished block that waits for its turn to be written.
+struct Slot {
+  Buffer bytes;
+  std::uint32_t word = 0;  // stored bytes | kBlockRaw, 0: a hole
+  bool ready = false;
+};
+
+class Pipeline {
+ public:
+  Pipeline(const Tree& tree, Plan& plan, ImageSink& sink, const PipelineOptions& options)
+      : tree_(tree), plan_(plan), sink_(sink), options_(options) {
+    std::uint64_t memory = options.memory;
+    if (memory == 0) {
+      memory = std::max(kLeastMemory, kBlocksPerWorker * options.jobs * plan.block_size);
+    }
+    // One slot more than workers, so that the one that writes does not stop the others.
+    slots_.resize(std::max<std::uint64_t>(memory / plan.block_size, options.jobs + 1));
+    stored_.fragment_starts.resize(plan.fragment_count());
+    stored_.fragment_words.resize(plan.fragment_count());
+    if (options.keep_hashes) stored_.job_hashes.resize(plan.jobs.size());
+  }
+
+  StoredBlocks run(Monitor& monitor) {
+    run_parallel(
+        options_.jobs, plan_.jobs.size(), [this] { return make_worker(); }, monitor, [this] {
+          return Progress{.stage = "compress",
+                          .done_bytes = done_bytes_,
+                          .total_bytes = plan_.total_bytes,
+                          .done_files = 0,
+                          .total_files = 0};
+        });
+    stored_.statistics.hole_blocks +=
+        plan_.words.size() -
+        static_cast<std::uint64_t>(std::ranges::count_if(
+            plan_.jobs, [](const BlockJob& job) { return !job.is_fragment(); }));
+    return std::move(stored_);
+  }
+
+ private:
+  struct Worker {
+    std::unique_ptr<Compressor> compressor;
+    Buffer input;
+    Buffer output;
+    InodeId file = kNoInode;  // the file that `reader` reads: blocks of one come in a row
+    std::unique_ptr<FileReader> reader;
+  };
+
+  Job make_worker() {
+    auto worker = std::make_shared<Worker>();
+    worker->compressor = options_.make_compressor();
+    worker->input = new_buffer();
+    worker->output = new_buffer();
+    return [this, worker](std::uint64_t number) {
+      try {
+        if (wait_for_slot(number)) do_job(*worker, number);
+      } catch (...) {
+        abort();
+        throw;
+      }
+    };
+  }
+
+  [[nodiscard]] Buffer new_buffer() const {
+    return std::make_unique_for_overwrite<std::byte[]>(plan_.block_size);
+  }
+
+  bool wait_for_slot(std::uint64_t number) {
+    std::unique_lock lock(mutex_);
+    advanced_.wait(lock, [&] { return aborted_ || number < next_ + slots_.size(); });
+    return !aborted_;
+  }
+
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    advanced_.notify_all();
+  }
+
+  void do_job(Worker& worker, std::uint64_t number) {
+    const BlockJob& job = plan_.jobs[number];
+    const std::uint32_t size = job_size(tree_, plan_, job);
+    const ByteSpan input(worker.input.get(), size);
+    read_job(worker, job, input);
+    if (options_.keep_hashes) {
+      stored_.job_hashes[number] = XXH3_64bits(input.data(), input.size());
+    }
+    std::uint32_t word = 0;
+    Buffer* result = &worker.output;
+    if (job.is_fragment() || !all_zero(input)) {
+      const std::size_t packed =
+          worker.compressor ? worker.compressor->compress(input, {worker.output.get(), size}) : 0;
+      word = packed > 0 ? static_cast<std::uint32_t>(packed) : size | squashfs::kBlockRaw;
+      if (packed == 0) result = &worker.input;
+    }
+    done_bytes_ += size;
+    hand_over(number, word, *result);
+  }
+
+  void read_job(Worker& worker, const BlockJob& job, ByteSpan out) {
+    if (!job.is_fragment()) {
+      if (worker.file != job.subject) {
+        worker.reader = tree_.source().open(tree_, job.subject);
+        worker.file = job.subject;
+      }
+      worker.reader->read(std::uint64_t{job.block} * plan_.block_size, out);
+      return;
+    }
+    for (const Piece& piece : plan_.fragment(job.subject)) {
+      const std::uint64_t tail = tree_[piece.file].size - piece.length;
+      tree_.source().open(tree_, piece.file)->read(tail, out.first(piece.length));
+      out = out.subspan(piece.length);
+    }
+  }
+
+  // Leaves the block to be written in its turn, taking `buffer` for a fresh one.
+  void hand_over(std::uint64_t number, std::uint32_t word, Buffer& buffer) {
+    std::unique_lock lock(mutex_);
+    Slot& slot = slots_[number % slots_.size()];
+    slot.word = word;
+    slot.ready = true;
+    if (word != 0) {
+      std::swap(slot.bytes, buffer);
+      if (!spare_.empty()) {
+        buffer = std::move(spare_.back());
+        spare_.pop_back();
+      }
+    }
+    if (!writing_) write_ready(lock);
+    lock.unlock();
+    if (!buffer) buffer = new_buffer();
+  }
+
+  // Writes the blocks whose turn it is, as long as there are any, without holding the lock.
+  void write_ready(std::unique_lock<std::mutex>& lock) {
+    writing_ = true;
+    while (!aborted_ && next_ < plan_.jobs.size() && slots_[next_ % slots_.size()].ready) {
+      Slot slot = std::move(slots_[next_ % slots_.size()]);
+      slots_[next_ % slots_.size()].ready = false;
+      lock.unlock();
+      place(next_, slot);
+      lock.lock();
+      if (slot.bytes) spare_.push_back(std::move(slot.bytes));
+      ++next_;
+      advanced_.notify_all();
+    }
+    writing_ = false;
+  }
+
+  void place(std::uint64_t number, const Slot& slot) {
+    const BlockJob& job = plan_.jobs[number];
+    BlockStatistics& statistics = stored_.statistics;
+    const std::uint64_t start = sink_.position();
+    const std::uint32_t stored = slot.word & squashfs::kBlockSizeMask;
+    if (job.is_fragment()) {
+      stored_.fragment_starts[job.subject] = start;
+      stored_.fragment_words[job.subject] = slot.word;
+    } else {
+      Content& content = plan_.contents[plan_.content_of[job.subject]];
+      if (content.start == 0) content.start = start;
+      plan_.words[content.first_word + job.block] = slot.word;
+      ++(slot.word == 0 ? statistics.hole_blocks : statistics.data_blocks);
+    }
+    if ((slot.word & squashfs::kBlockRaw) != 0) ++statistics.raw_blocks;
+    if (number < plan_.hot_jobs) statistics.hot_bytes += stored;
+    sink_.append({slot.bytes.get(), stored});
+  }
+
+  const Tree& tree_;
+  Plan& plan_;
+  ImageSink& sink_;
+  const PipelineOptions& options_;
+  StoredBlocks stored_;
+  std::atomic<std::uint64_t> done_bytes_{0};
+
+  std::mutex mutex_;  // guards what follows; next_ is changed by the writing worker alone
+  std::condition_variable advanced_;
+  std::vector<Slot> slots_;
+  std::vector<Buffer> spare_;
+  std::uint64_t next_ = 0;
+  bool writing_ = false;
+  bool aborted_ = false;
+};
+
+}  // namespace
+
+struct ImageSink::Checksum {
+  Checksum() { XXH3_128bits_reset(state); }
+  ~Checksum() { XXH3_freeState(state); }
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+  void update(ByteView bytes) const { XXH3_128bits_update(state, bytes.data(), bytes.size()); }
+  XXH3_state_t* state = XXH3_createState();
+};
+
+ImageSink::ImageSink(OutputFile& output, std::uint64_t start)
+    : output_(output), position_(start), checksum_(std::make_unique<Checksum>()) {}
+
+ImageSink::~ImageSink() = default;
+
+void ImageSink::append(ByteView bytes) {
+  checksum_->update(bytes);
+  output_.write(position_, bytes);
+  position_ += bytes.size();
+}
+
+std::vector<std::byte> ImageSink::finish(ByteView superblock) {
+  checksum_->update(superblock);
+  XXH128_canonical_t digest;
+  XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(checksum_->state));
+  const ByteView digest_bytes = std::as_bytes(std::span(digest.digest));
+
+  ByteWriter tail;
+  tail.put(as_view(squashfs::kSealMagic)).put(digest_bytes);
+  const std::uint64_t end = position_ + tail.size();
+  const std::uint64_t padded =
+      (end + squashfs::kPadding - 1) / squashfs::kPadding * squashfs::kPadding;
+  const std::vector<std::byte> zeros(padded - end);
+  tail.put(zeros);
+  output_.write(position_, tail.view());
+  output_.write(0, superblock);
+  return {digest_bytes.begin(), digest_bytes.end()};
+}
+
+StoredBlocks compress_blocks(const Tree& tree, Plan& plan, ImageSink& sink,
+                             const PipelineOptions& options, Monitor& monitor) {
+  return Pipeline(tree, plan, sink, options).run(monitor);
+}
+
+}  // namespace bootpress

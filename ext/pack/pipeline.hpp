@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//
+// Compresses the plan's blocks on all workers and writes them in the plan's order.
+//
+// Workers take jobs in order, read their own bytes and compress; whoever finishes the block that
+// is next in the image writes it and all that are ready behind it, while the others go on. Bytes
+// in flight are bounded: a worker that is too far ahead of the next block waits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/file.hpp"
+#include "base/monitor.hpp"
+#include "codec/codec.hpp"
+#include "pack/plan.hpp"
+
+namespace bootpress {
+
+using CompressorFactory = std::function<std::unique_ptr<Compressor>()>;
+
+// Writes at the end of the image and keeps the seal's checksum of all it wrote.
+class ImageSink {
+ public:
+  // Everything from byte `start` on (the superblock before it is written last).
+  ImageSink(OutputFile& output, std::uint64_t start);
+  ~ImageSink();
+  ImageSink(const ImageSink&) = delete;
+  ImageSink& operator=(const ImageSink&) = delete;
+
+  [[nodiscard]] std::uint64_t position() const { return position_; }
+  void append(ByteView bytes);
+  // Writes the superblock, the seal and the padding; returns the seal's digest.
+  std::vector<std::byte> finish(ByteView superblock);
+
+ private:
+  struct Checksum;
+  OutputFile& output_;
+  std::uint64_t position_;
+  std::unique_ptr<Checksum> checksum_;
+};
+
+struct BlockStatistics {
+  std::uint64_t data_blocks = 0;  // with data in the image
+  std::uint64_t raw_blocks = 0;   // data blocks and fragments that did not shrink
+  std::uint64_t hole_blocks = 0;
+  std::uint64_t hot_bytes = 0;    // stored bytes of the hot region
+};
+
+struct StoredBlocks {
+  // Per fragment: where it lies, and its size word (kBlockRaw where raw).
+  std::vector<std::uint64_t> fragment_starts;
+  std::vector<std::uint32_t> fragment_words;
+  // Per job: xxh3-64 of the bytes before compression, for the check that follows.
+  std::vector<std::uint64_t> job_hashes;
+  BlockStatistics statistics;
+};
+
+struct PipelineOptions {
+  CompressorFactory make_compressor;  // returns null: store everything raw
+  unsigned jobs = 1;
+  std::uint64_t memory = 0;  // bytes of blocks in flight; 0: enough for four per worker
+  bool keep_hashes = true;
+};
+
+// Fills plan.words and the contents' starts.
+[[nodiscard]] StoredBlocks compress_blocks(const Tree& tree, Plan& plan, ImageSink& sink,
+                                           const PipelineOptions& options, Monitor& monitor);
+
+}  // namespace bootpress

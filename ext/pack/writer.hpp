@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//
+// Writes an image's metadata behind its data: inodes, directories, fragments, export, ids, xattrs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codec/codec.hpp"
+#include "pack/pipeline.hpp"
+#include "pack/plan.hpp"
+#include "squashfs/format.hpp"
+#include "tree/tree.hpp"
+
+namespace bootpress {
+
+// The order of the inode table, and what follows from it.
+//
+// The hot part comes first: what the sort list names, each preceded by the directories that lead
+// to it, as a boot looks them up. The rest follows with every directory behind what is in it, so
+// that its listing, which refers to those inodes, can be written in one go.
+struct InodeOrder {
+  std::vector<InodeId> inodes;  // all of the tree's, in table order
+  std::size_t hot_count = 0;    // how many of them are hot
+  std::vector<std::uint32_t> numbers;  // per inode: 1..count, by place in the table
+};
+[[nodiscard]] InodeOrder order_inodes(const Tree& tree, const Order& order);
+
+struct MetadataOptions {
+  CodecOptions codec;
+  std::uint32_t mkfs_time = 0;  // seconds since 1970
+  bool fragments = true;
+  bool dedupe = true;
+};
+
+// Appends all tables to the sink; returns the superblock to be written last.
+[[nodiscard]] squashfs::Superblock write_metadata(const Tree& tree, const Plan& plan,
+                                                  const StoredBlocks& stored,
+                                                  const InodeOrder& inode_order,
+                                                  const MetadataOptions& options, ImageSink& sink);
+
+}  // namespace bootpress
