@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Every target does the set-up that it needs on a fresh Debian 12 (root or sudo), and is safe to
+# run again.
+#
+#   demo      packs a small real Debian, mounts it through the kernel, compares every file
+#   test      the test suite, kernel mounts included
+#   lint      ruff, mypy, layers, clang-format, clang-tidy, shellcheck, codespell
+#   sanitize  the native tests under address, undefined and thread sanitizers
+#   fuzz      the reader under libFuzzer for FUZZ_SECONDS
+#   bench     the table of speed, size and memory against the packers of others
+#   native    the native core and its tests alone
+
+PYTHON ?= python3
+VENV ?= .venv
+BUILD ?= build
+FUZZ_SECONDS ?= 90
+JOBS ?= $(shell nproc)
+# clang-tidy takes what it takes; lint checks these files only, e.g. TIDY=ext/base/error.cpp
+TIDY ?= $(wildcard ext/*/*.cpp ext/*.cpp)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: demo test lint bench fuzz sanitize native install clean \
+  packages-build packages-demo packages-test packages-lint packages-sanitize packages-bench
+
+packages-%:
+	@tools/install_packages.sh $*
+
+# --- the Python package, with the native module in it -------------------------------------------
+
+PYTHON_SOURCES := $(shell find src ext -type f -not -name '*.pyc') pyproject.toml README.md
+
+# The package is installed, not linked to: what is tested is what a user gets.
+$(VENV)/installed: $(PYTHON_SOURCES) | packages-build
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet "scikit-build-core>=0.10" "pybind11>=3.0,<4"
+	$(VENV)/bin/pip install --quiet --no-build-isolation --force-reinstall --no-deps \
+	  --config-settings=build-dir=$(abspath $(BUILD))/python .
+	touch $@
+
+# The tools of tests and linters. Their versions are in pyproject.toml.
+$(VENV)/developed: pyproject.toml $(VENV)/installed
+	$(VENV)/bin/pip install --quiet --no-build-isolation \
+	  --config-settings=build-dir=$(abspath $(BUILD))/python '.[dev]'
+	touch $@
+
+install: $(VENV)/installed
+
+# --- the native core alone ----------------------------------------------------------------------
+
+NATIVE_FLAGS = -S ext -G Ninja -DBOOTPRESS_PYTHON=OFF
+
+native: packages-build packages-test
+	cmake $(NATIVE_FLAGS) -B $(BUILD)/native -DBOOTPRESS_TESTS=ON
+	cmake --build $(BUILD)/native
+	ctest --test-dir $(BUILD)/native --output-on-failure --no-tests=error -j $(JOBS)
+
+# --- what people and CI call --------------------------------------------------------------------
+
+demo: packages-demo $(VENV)/installed
+	BOOTPRESS=$(VENV)/bin/bootpress PYTHON=$(VENV)/bin/python BUILD=$(BUILD) examples/demo.sh
+
+test: native $(VENV)/developed
+	$(VENV)/bin/python -m pytest
+
+sanitize: packages-build packages-sanitize
+	for kind in address,undefined thread; do \
+	  build=$(BUILD)/sanitize-$${kind%%,*}; \
+	  CXX=clang++-19 cmake $(NATIVE_FLAGS) -B $$build -DBOOTPRESS_TESTS=ON \
+	    -DBOOTPRESS_SANITIZE=$$kind; \
+	  cmake --build $$build --target native_tests; \
+	  ctest --test-dir $$build --output-on-failure --no-tests=error -j $(JOBS); \
+	done
+
+fuzz: packages-build packages-sanitize
+	CXX=clang++-19 cmake $(NATIVE_FLAGS) -B $(BUILD)/fuzz -DBOOTPRESS_FUZZ=ON
+	cmake --build $(BUILD)/fuzz
+	tools/run_fuzzers.sh $(BUILD)/fuzz $(FUZZ_SECONDS)
+
+bench: packages-build packages-bench $(VENV)/installed
+	cmake $(NATIVE_FLAGS) -B $(BUILD)/bench -DBOOTPRESS_TESTS=ON -DCMAKE_BUILD_TYPE=Release
+	cmake --build $(BUILD)/bench
+	BUILD=$(BUILD) PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python tests/bench/bench.py
+
+lint: packages-build packages-test packages-lint $(VENV)/developed
+	$(VENV)/bin/ruff format --check src tests tools
+	$(VENV)/bin/ruff check src tests tools
+	$(VENV)/bin/mypy
+	PYTHONPATH=src $(VENV)/bin/lint-imports
+	$(VENV)/bin/python tools/check_layers.py ext
+	$(VENV)/bin/codespell
+	shellcheck $$(git ls-files | xargs grep -lE '^#!/bin/(ba)?sh' --)
+	clang-format-19 --dry-run -Werror $$(git ls-files 'ext/*.[ch]pp' 'tests/**/*.[ch]pp')
+	cmake $(NATIVE_FLAGS) -B $(BUILD)/native -DBOOTPRESS_TESTS=ON
+	printf '%s\n' $(filter-out ext/bindings.cpp,$(TIDY)) | \
+	  xargs -P $(JOBS) -n 1 clang-tidy-19 --quiet -p $(BUILD)/native
+
+clean:
+	rm -rf $(BUILD) $(VENV)
