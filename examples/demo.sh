@@ -13,7 +13,8 @@ if [ "$(id -u)" != 0 ]; then
   exec sudo env BUILD="$BUILD" BOOTPRESS="$BOOTPRESS" PYTHON="$PYTHON" "$0"
 fi
 
-rootfs=$BUILD/demo/rootfs
+tools=$(dirname "$0")/../tools
+rootfs=$BUILD/rootfs/bookworm
 image=$BUILD/demo/root.squashfs
 mountpoint=$BUILD/demo/mounted
 mkdir -p "$BUILD/demo" "$mountpoint"
@@ -27,12 +28,8 @@ clean_up() {
 trap clean_up EXIT
 
 # 1. A root file system, kept for the next run.
-if [ ! -e "$rootfs.complete" ]; then
-  rm -rf "$rootfs"
-  echo "== making a root file system with mmdebstrap"
-  mmdebstrap --quiet --variant=minbase bookworm "$rootfs"
-  touch "$rootfs.complete"
-fi
+echo "== a root file system from mmdebstrap, in $rootfs"
+"$tools/make_rootfs.sh" "$rootfs"
 
 # 2. Pack it.
 echo "== bootpress pack $rootfs $image"
@@ -43,6 +40,6 @@ echo "== bootpress pack $rootfs $image"
 echo "== mount -o loop,ro $image"
 mount -t squashfs -o loop,ro "$image" "$mountpoint"
 mounted=yes
-"$PYTHON" "$(dirname "$0")/../tools/compare_trees.py" "$rootfs" "$mountpoint"
+"$PYTHON" "$tools/compare_trees.py" "$rootfs" "$mountpoint"
 
 echo "== the kernel shows what was packed; the report as JSON: $BUILD/demo/report.json"
