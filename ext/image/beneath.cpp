@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "image/beneath.hpp"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+
+namespace bootpress {
+
+namespace {
+
+constexpr int kFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+
+UniqueFd open_by_openat2(int root, const std::string& path) {
+  struct open_how how{};
+  how.flags = kFlags;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
+}
+
+UniqueFd open_by_components(int root, std::string_view path) {
+  UniqueFd at(::openat(root, ".", kFlags));
+  while (at.valid() && !path.empty()) {
+    const std::size_t slash = path.find('/');
+    const std::string component(path.substr(0, slash));
+    path = slash == std::string_view::npos ? std::string_view{} : path.substr(slash + 1);
+    at = UniqueFd(::openat(at.get(), component.c_str(), kFlags | O_NOFOLLOW));
+  }
+  return at;
+}
+
+}  // namespace
+
+UniqueFd open_directory_beneath(int root, const std::string& path, Beneath how) {
+  // ENOSYS: before Linux 5.6. EPERM: a seccomp filter that does not know the call (older container
+  // runtimes); the call itself never fails that way.
+  static std::atomic<bool> has_openat2{true};
+  if (how == Beneath::automatic && has_openat2 && !path.empty() && path.size() < PATH_MAX) {
+    UniqueFd opened = open_by_openat2(root, path);
+    if (opened.valid() || (errno != ENOSYS && errno != EPERM)) return opened;
+    has_openat2 = false;
+  }
+  return open_by_components(root, path);
+}
+
+int DirectoryCache::open(InodeId directory) {
+  if (directory == 0) return root_;
+  Slot& slot = slots_[directory % kSlots];
+  if (slot.directory != directory) {
+    slot.directory = kNoInode;
+    const std::string path = tree_.path(directory);
+    slot.fd = open_directory_beneath(root_, path);
+    if (!slot.fd.valid()) {
+      const int code = errno;
+      if (code == ELOOP || code == ENOTDIR || code == EXDEV || code == ENOENT) {
+        throw Error(ErrorKind::target,
+                    "someone replaced the directory " + path + " while it was unpacked into",
+                    "unpack where nobody else can write");
+      }
+      throw system_error(ErrorKind::target, "opening", path, code);
+    }
+    slot.directory = directory;
+  }
+  return slot.fd.get();
+}
+
+}  // namespace bootpress
