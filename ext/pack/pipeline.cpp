@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -19,6 +20,8 @@ namespace {
 // Below this, blocks of 1 MiB and many workers leave no slack between a slow block and the next.
 constexpr std::uint64_t kLeastMemory = 16U << 20;
 constexpr std::uint64_t kBlocksPerWorker = 4;
+// Blocks placed before they are written: enough to catch up, few enough to spread the writing.
+constexpr std::size_t kRun = 4;
 
 using Buffer = std::unique_ptr<std::byte[]>;
 
@@ -38,6 +41,9 @@ struct Slot {
   Buffer bytes;
   std::uint32_t word = 0;  // stored bytes | kBlockRaw, 0: a hole
   bool ready = false;
+  [[nodiscard]] ByteView stored() const {
+    return {bytes.get(), word & squashfs::kBlockSizeMask};
+  }
 };
 
 class Pipeline {
@@ -160,32 +166,49 @@ class Pipeline {
         spare_.pop_back();
       }
     }
-    if (!writing_) write_ready(lock);
+    write_ready(lock);
     lock.unlock();
     if (!buffer) buffer = new_buffer();
   }
 
-  // Writes the blocks whose turn it is, as long as there are any, without holding the lock.
+  // Places the blocks whose turn it is, as long as there are any, and writes them without holding
+  // the lock. One worker places at a time; several may be writing.
   void write_ready(std::unique_lock<std::mutex>& lock) {
-    writing_ = true;
-    while (!aborted_ && next_ < plan_.jobs.size() && slots_[next_ % slots_.size()].ready) {
-      Slot slot = std::move(slots_[next_ % slots_.size()]);
-      slots_[next_ % slots_.size()].ready = false;
-      lock.unlock();
-      place(next_, slot);
-      lock.lock();
-      if (slot.bytes) spare_.push_back(std::move(slot.bytes));
-      ++next_;
+    while (!aborted_ && !placing_ && next_is_ready()) {
+      placing_ = true;
+      std::array<std::pair<std::uint64_t, Slot>, kRun> run;
+      std::size_t count = 0;
+      while (count < kRun && next_is_ready()) {
+        auto& [where, slot] = run[count++];
+        slot = std::move(slots_[next_ % slots_.size()]);
+        slots_[next_ % slots_.size()].ready = false;
+        lock.unlock();
+        where = place(next_, slot);
+        lock.lock();
+        ++next_;
+      }
+      placing_ = false;
       advanced_.notify_all();
+      lock.unlock();
+      for (const auto& [where, slot] : std::span(run).first(count)) {
+        sink_.write(where, slot.stored());
+      }
+      lock.lock();
+      for (auto& [where, slot] : std::span(run).first(count)) {
+        if (slot.bytes) spare_.push_back(std::move(slot.bytes));
+      }
     }
-    writing_ = false;
   }
 
-  void place(std::uint64_t number, const Slot& slot) {
+  [[nodiscard]] bool next_is_ready() const {
+    return next_ < plan_.jobs.size() && slots_[next_ % slots_.size()].ready;
+  }
+
+  // Gives a block its place in the image and notes it where the metadata will look for it.
+  std::uint64_t place(std::uint64_t number, const Slot& slot) {
     const BlockJob& job = plan_.jobs[number];
     BlockStatistics& statistics = stored_.statistics;
-    const std::uint64_t start = sink_.position();
-    const std::uint32_t stored = slot.word & squashfs::kBlockSizeMask;
+    const std::uint64_t start = sink_.claim(slot.stored());
     if (job.is_fragment()) {
       stored_.fragment_starts[job.subject] = start;
       stored_.fragment_words[job.subject] = slot.word;
@@ -196,8 +219,8 @@ class Pipeline {
       ++(slot.word == 0 ? statistics.hole_blocks : statistics.data_blocks);
     }
     if ((slot.word & squashfs::kBlockRaw) != 0) ++statistics.raw_blocks;
-    if (number < plan_.hot_jobs) statistics.hot_bytes += stored;
-    sink_.append({slot.bytes.get(), stored});
+    if (number < plan_.hot_jobs) statistics.hot_bytes += slot.stored().size();
+    return start;
   }
 
   const Tree& tree_;
@@ -207,12 +230,12 @@ class Pipeline {
   StoredBlocks stored_;
   std::atomic<std::uint64_t> done_bytes_{0};
 
-  std::mutex mutex_;  // guards what follows; next_ is changed by the writing worker alone
+  std::mutex mutex_;  // guards what follows; next_ is changed by the placing worker alone
   std::condition_variable advanced_;
   std::vector<Slot> slots_;
   std::vector<Buffer> spare_;
   std::uint64_t next_ = 0;
-  bool writing_ = false;
+  bool placing_ = false;
   bool aborted_ = false;
 };
 
@@ -232,10 +255,9 @@ ImageSink::ImageSink(OutputFile& output, std::uint64_t start)
 
 ImageSink::~ImageSink() = default;
 
-void ImageSink::append(ByteView bytes) {
+std::uint64_t ImageSink::claim(ByteView bytes) {
   checksum_->update(bytes);
-  output_.write(position_, bytes);
-  position_ += bytes.size();
+  return std::exchange(position_, position_ + bytes.size());
 }
 
 std::vector<std::byte> ImageSink::finish(ByteView superblock) {

@@ -3,8 +3,8 @@
 // Compresses the plan's blocks on all workers and writes them in the plan's order.
 //
 // Workers take jobs in order, read their own bytes and compress; whoever finishes the block that
-// is next in the image writes it and all that are ready behind it, while the others go on. Bytes
-// in flight are bounded: a worker that is too far ahead of the next block waits.
+// is next in the image gives it, and those ready behind it, their places, and writes them while
+// the others go on. Bytes in flight are bounded: a worker too far ahead of the next block waits.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace bootpress {
 
 using CompressorFactory = std::function<std::unique_ptr<Compressor>()>;
 
-// Writes at the end of the image and keeps the seal's checksum of all it wrote.
+// Hands out places at the end of the image and keeps the seal's checksum of all that goes there.
 class ImageSink {
  public:
   // Everything from byte `start` on (the superblock before it is written last).
@@ -31,7 +31,11 @@ class ImageSink {
   ImageSink& operator=(const ImageSink&) = delete;
 
   [[nodiscard]] std::uint64_t position() const { return position_; }
-  void append(ByteView bytes);
+  // Takes the next place for `bytes` and returns it. One thread at a time.
+  std::uint64_t claim(ByteView bytes);
+  // Writes to a claimed place. Any thread at any time.
+  void write(std::uint64_t place, ByteView bytes) { output_.write(place, bytes); }
+  void append(ByteView bytes) { write(claim(bytes), bytes); }
   // Writes the superblock, the seal and the padding; returns the seal's digest.
   std::vector<std::byte> finish(ByteView superblock);
 
