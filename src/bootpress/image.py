@@ -183,9 +183,15 @@ class Image(Mapping[str, Entry]):
         for path, inode in self._tree.names():
             yield self._layout_of(decode_path(path), inode)
 
-    def info(self) -> dict[str, int | str]:
-        """Return the superblock's figures: codec, block size, times, counts, bytes."""
-        return self._core.info()
+    def info(self) -> dict[str, int | str | None]:
+        """Return the superblock's figures: codec, block size, times, counts, bytes.
+
+        None where the image has no such table; the codec's options record is in hex.
+        """
+        return {
+            key: value.hex() if isinstance(value, bytes) else value
+            for key, value in self._core.info().items()
+        }
 
     def _layout_of(self, path: str, inode: int) -> FileLayout:
         row = self._core.layout(inode)
@@ -217,7 +223,7 @@ def _to_extent(pair: tuple[int, int] | None) -> Extent | None:
     return None if pair is None else Extent(*pair)
 
 
-def _to_stat(row: _core.InodeRow) -> Stat:
+def _to_stat(row: "_core.InodeRow") -> Stat:
     is_device = row["type"].endswith("device")
     return Stat(
         type=row["type"],

@@ -282,7 +282,13 @@ def print_info(image: Image, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(info, indent=2))
     else:
-        _print_rows([(key.replace("_", " "), str(value)) for key, value in info.items()])
+        _print_rows(
+            [
+                (key.replace("_", " "), str(value))
+                for key, value in info.items()
+                if value is not None and value != ""
+            ]
+        )
 
 
 def print_layout(image: Image, *, as_json: bool) -> None:

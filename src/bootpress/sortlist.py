@@ -479,13 +479,10 @@ def _format_gensquashfs(entries: Sequence[SortEntry]) -> bytes:
 
 
 def _quote_for_gensquashfs(path: bytes) -> bytes:
-    # gensquashfs 1.2.0 mangles escapes inside quotation marks ("a\"b" becomes a"b"b"), but takes
-    # an unquoted name literally. What needs quotes and has something to escape goes as a pattern.
-    plain = path.strip() == path and not path.startswith((b'"', b"["))
-    if plain:
+    # gensquashfs 1.2.0 takes an unquoted name literally, but mangles every quoted one ("a b" becomes
+    # a bb"). So a name that would need quotes goes as a pattern.
+    if path.strip() == path and not path.startswith((b'"', b"[")):
         return path
-    if b'"' not in path and b"\\" not in path:
-        return b'"%s"' % path
     pattern = re.sub(rb"([\\*?\[\]])", rb"\\\1", path)
     pattern = re.sub(rb'^(["\s])', rb"[\1]", pattern)
     pattern = re.sub(rb"(\s)$", rb"[\1]", pattern)

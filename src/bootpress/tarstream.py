@@ -113,7 +113,7 @@ def write_tar(tree: _core.Tree, out: BinaryIO, *, monitor: Monitor | None = None
     return UnpackReport(stream.inodes, stream.bytes, skipped)
 
 
-def _to_member(path: str, row: _core.InodeRow) -> tarfile.TarInfo:
+def _to_member(path: str, row: "_core.InodeRow") -> tarfile.TarInfo:
     member = tarfile.TarInfo(f"./{path}" if path else ".")
     member.type = _TYPES[row["type"]]
     member.mode = row["mode"]

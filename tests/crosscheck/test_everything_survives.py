@@ -44,8 +44,13 @@ def test_unpacking_restores_everything(image: Path, everything: Path, tmp_path: 
 
 def test_unpacked_holes_are_holes(image: Path, tmp_path: Path) -> None:
     bootpress.unpack(image, tmp_path / "out")
-    assert (tmp_path / "out/sparse/nothing").stat().st_blocks == 0
-    assert (tmp_path / "out/sparse/end").stat().st_blocks * 512 <= 131072
+    for name in ("nothing", "begin", "end", "middle"):
+        layout = Image(image).layout(f"sparse/{name}")
+        holes = sum(block.length == 0 for block in layout.blocks)
+        unpacked = (tmp_path / "out/sparse" / name).stat()
+        # A tail-end lies in a fragment, so it is written even where it is zeros.
+        most = unpacked.st_size - holes * Image(image).info()["block_size"] + 4096
+        assert unpacked.st_blocks * 512 <= most, name
 
 
 def test_unsquashfs_extracts_everything(image: Path, everything: Path, tmp_path: Path) -> None:
@@ -83,7 +88,8 @@ def test_a_directory_of_100000_entries(needs_root: None, tmp_path: Path) -> None
         # Look-ups go through the directory's index.
         for index in range(0, 100_000, 997):
             name = f"{index:06}-{'x' * (index % 90)}"
-            assert os.lstat(mountpoint / name).st_size == os.lstat(tmp_path / "root" / name).st_size
+            seen, packed = os.lstat(mountpoint / name), os.lstat(tmp_path / "root" / name)
+            assert (seen.st_mode, seen.st_mtime) == (packed.st_mode, int(packed.st_mtime)), name
     assert len(Image(tmp_path / "image")) == 100_001
 
 
