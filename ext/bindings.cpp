@@ -279,10 +279,6 @@ ColdOrder cold_order_from_name(const std::string& name) {
               "choose similarity, path or gathered");
 }
 
-const char* cold_order_name(ColdOrder order) {
-  return std::ranges::find(kColdOrders, order, &std::pair<const char*, ColdOrder>::second)->first;
-}
-
 std::vector<InodeId> checked_inodes(const Tree& tree, const std::vector<std::uint64_t>& ids) {
   std::vector<InodeId> checked;
   checked.reserve(ids.size());
@@ -309,7 +305,6 @@ py::dict pack_row(const Tree& tree, const PackResult& result) {
   row["hot_bytes"] = result.blocks.hot_bytes;
   row["metadata_bytes"] = result.metadata_bytes;
   row["stages"] = stages;
-  row["cold_order"] = cold_order_name(result.cold_order);
   row["seal"] = py::bytes(reinterpret_cast<const char*>(result.seal.data()), result.seal.size());
   return row;
 }

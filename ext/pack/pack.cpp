@@ -81,13 +81,10 @@ PackResult pack_image(const Tree& tree, const std::string& target, const PackOpt
   count_input(tree, original, result);
   stopwatch.end_stage("dedupe");
 
-  // Nothing is gained by likeness where nothing is compressed.
-  const bool compressing = options.codec.id != CodecId::none;
-  result.cold_order = compressing ? options.cold_order : std::max(options.cold_order, ColdOrder::path);
   const Order order = order_files(tree, original,
                                   {.hot = options.hot,
                                    .last = options.last,
-                                   .cold_order = result.cold_order,
+                                   .cold_order = options.cold_order,
                                    .block_size = options.codec.block_size,
                                    .fragments = options.fragments,
                                    .jobs = options.jobs},

@@ -42,7 +42,6 @@ struct PackResult {
   std::uint64_t metadata_bytes = 0;  // behind the data region
   BlockStatistics blocks;
   std::vector<std::pair<std::string, double>> stages;  // name, seconds
-  ColdOrder cold_order = ColdOrder::similarity;        // what was used
   std::vector<std::byte> seal;                         // 16 bytes
 };
 
