@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bootpress import _core
 from bootpress.errors import SourceError
+from bootpress.image import name_image
 from bootpress.model import AnyPath, Loss, Monitor, PackOptions, decode_path
 
 STANDARD_INPUT = "-"
@@ -56,7 +57,8 @@ def gather(
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a path of bytes
             seekable = stat.S_ISREG(mode) or stat.S_ISBLK(mode)
             if seekable and os.pread(file.fileno(), len(_MAGIC), 0) == _MAGIC:
-                return _finish(_core.select(_core.Image(path).tree, selection), "image")
+                with name_image(path):
+                    return _finish(_core.select(_core.Image(path).tree, selection), "image")
             return _finish(_read_archive(file.fileno(), name, selection, monitor), "archive")
     except OSError as error:
         raise SourceError(f"cannot read {name}: {error.strerror}", hint=_hint(error)) from error
@@ -73,15 +75,6 @@ def make_selection(options: PackOptions) -> _core.Selection:
         owner=options.owner,
         newest_mtime=options.source_date_epoch,
     )
-
-
-def is_image(path: AnyPath) -> bool:
-    """Return whether a file begins like a SquashFS image; False where it cannot be read."""
-    try:
-        with open(os.fsencode(path), "rb") as file:  # noqa: PTH123 - a path of bytes
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False
 
 
 def to_losses(rows: list[tuple[str, int, bytes]]) -> tuple[Loss, ...]:

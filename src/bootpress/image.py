@@ -3,10 +3,11 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bootpress import _core
-from bootpress.errors import NoSuchPathError, UsageError
+from bootpress.errors import CorruptError, NoSuchPathError, UnsupportedError, UsageError
 from bootpress.model import (
     AnyPath,
     Extent,
@@ -16,6 +17,18 @@ from bootpress.model import (
     encode_path,
     escape_name,
 )
+
+
+@contextmanager
+def name_image(path: AnyPath) -> Iterator[None]:
+    """Put the image's name in front of errors about its content, which the core reads unnamed."""
+    try:
+        yield
+    except (CorruptError, UnsupportedError) as error:
+        name = os.fsdecode(path)
+        if name in error.message:
+            raise
+        raise type(error)(f"{name}: {error.message}", hint=error.hint) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,8 +86,9 @@ class Image(Mapping[str, Entry]):
 
     def __init__(self, path: AnyPath) -> None:
         self._path = os.fsencode(path)
-        self._core = _core.Image(self._path)
-        self._tree = self._core.tree
+        with name_image(path):
+            self._core = _core.Image(self._path)
+            self._tree = self._core.tree
 
     def __repr__(self) -> str:
         return f"Image({os.fsdecode(self._path)!r})"
@@ -216,7 +230,8 @@ class Image(Mapping[str, Entry]):
         if offset < 0 or (size is not None and size < 0):
             raise UsageError(f"cannot read '{name}' at offset {offset}, size {size}: negative")
         left = max(row["size"] - offset, 0)
-        return self._tree.read(inode, offset, left if size is None else min(size, left))
+        with name_image(self._path):
+            return self._tree.read(inode, offset, left if size is None else min(size, left))
 
 
 def _to_extent(pair: tuple[int, int] | None) -> Extent | None:

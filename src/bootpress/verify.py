@@ -4,7 +4,7 @@
 from bootpress import _core
 from bootpress.errors import CorruptError
 from bootpress.gather import gather
-from bootpress.image import Image
+from bootpress.image import Image, name_image
 from bootpress.model import (
     AnyPath,
     Difference,
@@ -36,7 +36,8 @@ def verify_image(
     Raises:
         CorruptError: damage, at the first place found.
     """
-    row = _core.verify(image.native, jobs=jobs, monitor=monitor)
+    with name_image(image.path):
+        row = _core.verify(image.native, jobs=jobs, monitor=monitor)
     if row["seal"] == "broken":
         raise CorruptError(
             f"{image.path}: the seal does not match: the image was changed after it was made",

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from bootpress import _core
 from bootpress.errors import SortListError, SourceError, TargetError, UsageError
 from bootpress.gather import STANDARD_INPUT, Gathered, gather, to_losses
-from bootpress.image import Image
+from bootpress.image import Image, name_image
 from bootpress.model import (
     AnyPath,
     Difference,
@@ -140,14 +140,15 @@ def unpack(
         SourceError, CorruptError, UnsupportedError: the image.
         TargetError: the directory.
     """
-    inodes, size, skipped = _core.unpack(
-        Image(image).native,
-        os.fsencode(directory),
-        jobs=jobs or count_cpus(),
-        owners=os.geteuid() == 0 if owners is None else owners,
-        xattrs=xattrs,
-        monitor=monitor,
-    )
+    with name_image(image):
+        inodes, size, skipped = _core.unpack(
+            Image(image).native,
+            os.fsencode(directory),
+            jobs=jobs or count_cpus(),
+            owners=os.geteuid() == 0 if owners is None else owners,
+            xattrs=xattrs,
+            monitor=monitor,
+        )
     return UnpackReport(inodes, size, to_losses(skipped))
 
 
@@ -158,7 +159,8 @@ def unpack_to_tar(image: AnyPath, out: BinaryIO, *, monitor: Monitor | None = No
         SourceError, CorruptError, UnsupportedError: the image.
         OSError: from ``out``.
     """
-    return write_tar(Image(image).tree, out, monitor=monitor)
+    with name_image(image):
+        return write_tar(Image(image).tree, out, monitor=monitor)
 
 
 def verify(
