@@ -55,6 +55,7 @@ class Unpacker {
   UnpackResult run() {
     try {
       make_directories();
+      monitor_.tick(progress());
       write_files();
       make_others();
       make_hard_links();
