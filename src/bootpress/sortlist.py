@@ -479,7 +479,7 @@ def _format_gensquashfs(entries: Sequence[SortEntry]) -> bytes:
 
 
 def _quote_for_gensquashfs(path: bytes) -> bytes:
-    # gensquashfs 1.2.0 takes an unquoted name literally, but mangles every quoted one ("a b" becomes
+    # gensquashfs 1.2.0 takes an unquoted name literally but mangles every quoted one ("a b" becomes
     # a bb"). So a name that would need quotes goes as a pattern.
     if path.strip() == path and not path.startswith((b'"', b"[")):
         return path
