@@ -5,9 +5,11 @@
 #include <array>
 #include <bit>
 #include <string>
+#include <utility>
 
 #include "codec/backends.hpp"
 #include "codec/bcj.hpp"
+#include "codec/noise.hpp"
 #include "squashfs/format.hpp"
 
 namespace bootpress {
@@ -85,12 +87,44 @@ class NoCompressor final : public Compressor {
   std::size_t compress(ByteView /*in*/, ByteSpan /*out*/) override { return 0; }
 };
 
+// Spares a slow codec the blocks that it could not shrink.
+class NoiseSkipper final : public Compressor {
+ public:
+  explicit NoiseSkipper(std::unique_ptr<Compressor> codec) : codec_(std::move(codec)) {}
+  std::size_t compress(ByteView in, ByteSpan out) override {
+    return is_noise(in) ? 0 : codec_->compress(in, out);
+  }
+
+ private:
+  std::unique_ptr<Compressor> codec_;
+};
+
 class NoDecompressor final : public Decompressor {
  public:
   std::size_t decompress(ByteView /*in*/, ByteSpan /*out*/) override {
     throw_damaged_block(CodecId::none, "it claims to be compressed");
   }
 };
+
+std::unique_ptr<Compressor> make_codec(const CodecOptions& options) {
+  switch (options.id) {
+    case CodecId::none:
+      return std::make_unique<NoCompressor>();
+    case CodecId::gzip:
+      return make_gzip_compressor(options);
+    case CodecId::lzo:
+      return make_lzo_compressor(options);
+    case CodecId::xz:
+      return make_xz_compressor(options);
+    case CodecId::lz4:
+      return make_lz4_compressor(options);
+    case CodecId::zstd:
+      return make_zstd_compressor(options);
+    case CodecId::lzma:
+      break;
+  }
+  throw_unreadable_lzma();
+}
 
 }  // namespace
 
@@ -202,23 +236,14 @@ void check_codec_options(const CodecOptions& options) {
 
 std::unique_ptr<Compressor> make_compressor(const CodecOptions& options) {
   check_codec_options(options);
-  switch (options.id) {
-    case CodecId::none:
-      return std::make_unique<NoCompressor>();
-    case CodecId::gzip:
-      return make_gzip_compressor(options);
-    case CodecId::lzo:
-      return make_lzo_compressor(options);
-    case CodecId::xz:
-      return make_xz_compressor(options);
-    case CodecId::lz4:
-      return make_lz4_compressor(options);
-    case CodecId::zstd:
-      return make_zstd_compressor(options);
-    case CodecId::lzma:
-      break;
+  auto codec = make_codec(options);
+  // lz4's fast level passes over noise faster than it can be recognised.
+  const bool slow =
+      options.id != CodecId::none && !(options.id == CodecId::lz4 && options.level == 1);
+  if (slow) {
+    codec = std::make_unique<NoiseSkipper>(std::move(codec));
   }
-  throw_unreadable_lzma();
+  return codec;
 }
 
 std::unique_ptr<Decompressor> make_decompressor(CodecId id, std::uint32_t block_size) {

@@ -14,6 +14,7 @@
 
 #include "base/bytes.hpp"
 #include "codec/bcj.hpp"
+#include "codec/noise.hpp"
 
 namespace bootpress {
 namespace {
@@ -109,8 +110,13 @@ std::vector<Case> every_level() {
   std::vector<Case> cases;
   for (const CodecId id : {CodecId::gzip, CodecId::lzo, CodecId::xz, CodecId::lz4, CodecId::zstd}) {
     for (int level = level_range(id).lowest; level <= level_range(id).highest; ++level) {
-      cases.push_back({with(id, level), std::string(codec_name(id)) + "_" + std::to_string(level)});
+      // Small blocks, so that slow levels take no minutes; the standard ones follow at full size.
+      constexpr std::uint32_t kSmall = 32768;
+      cases.push_back(
+          {with(id, level, kSmall), std::string(codec_name(id)) + "_" + std::to_string(level)});
     }
+    cases.push_back(
+        {with(id, level_range(id).standard), std::string(codec_name(id)) + "_standard_blocks"});
     cases.push_back({with(id, level_range(id).standard, kLargest),
                      std::string(codec_name(id)) + "_largest_blocks"});
     cases.push_back({with(id, level_range(id).standard, 4096),
@@ -170,7 +176,8 @@ TEST_P(EveryCodec, shrinks_what_can_shrink_and_refuses_the_rest) {
 
 TEST_P(EveryCodec, does_not_depend_on_earlier_blocks) {
   const CodecOptions& options = GetParam().options;
-  const auto all = inputs(options.block_size);
+  // Blocks of 1 MiB would only take long; what they add is in gives_back_what_it_was_given.
+  const auto all = inputs(std::min(options.block_size, kBlock));
   const auto used = make_compressor(options);
   // Forwards, then backwards, so that each follows both smaller and larger, easier and harder ones.
   for (const Bytes& in : all) {
@@ -324,6 +331,37 @@ TEST(LegacyLzma, is_refused) {
   EXPECT_THROW((void)codec_from_name("lzma"), Error);
 }
 
+TEST(Noise, is_what_no_codec_shrinks) {
+  EXPECT_TRUE(is_noise(random_bytes(kBlock, 1)));
+  EXPECT_TRUE(is_noise(random_bytes(kLargest, 1)));
+  EXPECT_FALSE(is_noise(text_bytes(kBlock, 1)));
+  EXPECT_FALSE(is_noise(Bytes(kBlock)));
+  EXPECT_FALSE(is_noise(Bytes(1)));
+  EXPECT_FALSE(is_noise({}));
+}
+
+TEST(Noise, is_not_what_comes_again_however_far_away) {
+  for (const std::uint32_t size : {kBlock, kLargest}) {
+    const Bytes half = random_bytes(size / 2, 1);
+    Bytes twice = half;
+    twice.insert(twice.end(), half.begin(), half.end());
+    EXPECT_FALSE(is_noise(twice));
+    // One part in 64 only, from the start to the end.
+    Bytes little = random_bytes(size, 2);
+    std::copy_n(little.begin(), size / 64, little.end() - size / 64);
+    EXPECT_FALSE(is_noise(little));
+    EXPECT_LT(compress(*make_compressor(with(CodecId::xz, 0, size)), twice).size(), size * 3 / 5);
+  }
+}
+
+TEST(Noise, is_not_what_is_spread_unevenly) {
+  Bytes uneven = random_bytes(kBlock, 1);
+  for (std::size_t at = 0; at < uneven.size(); at += 20) {
+    uneven[at] = std::byte{'e'};
+  }
+  EXPECT_FALSE(is_noise(uneven));
+}
+
 TEST(CodecNames, go_both_ways) {
   for (const char* name : {"gzip", "lzo", "xz", "lz4", "zstd", "none"}) {
     EXPECT_EQ(codec_name(codec_from_name(name)), name);
@@ -392,6 +430,23 @@ TEST(BcjJudge, tells_code_from_data) {
   EXPECT_EQ(judge_block(Bytes(kBlock)), Bcj::none);
   EXPECT_EQ(judge_block(Bytes(kBlock, std::byte{0xff})), Bcj::none);
   EXPECT_EQ(judge_block(Bytes(1)), Bcj::none);
+}
+
+TEST(BcjJudge, tells_arm_from_x86) {
+  // BL of a few functions from many places: 0xEB and a signed count of words, relative to pc + 8.
+  std::mt19937 random(1);
+  Bytes arm(kBlock);
+  for (std::size_t at = 0; at < arm.size(); at += 4) {
+    const auto target = static_cast<std::uint32_t>(random() % 64 * 4096);
+    const bool call = random() % 12 == 0;
+    store_le(arm.data() + at,
+             call ? 0xeb000000U | (((target - static_cast<std::uint32_t>(at) - 8) >> 2) & 0xffffffU)
+                  : static_cast<std::uint32_t>(0xe0000000U | (random() & 0x00ff0fffU)));
+  }
+  EXPECT_EQ(judge_block(arm), Bcj::arm);
+  const auto none = make_compressor(with(CodecId::xz, 6));
+  const auto judged = make_compressor(with(CodecId::xz, 6, kBlock, Bcj::automatic));
+  EXPECT_LT(compress(*judged, arm).size(), compress(*none, arm).size());
 }
 
 TEST(BcjJudge, filtered_code_is_smaller) {
