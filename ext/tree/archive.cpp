@@ -107,13 +107,14 @@ class ArchiveReader {
   };
 
   [[noreturn]] void fail() {
-    const char* why = archive_error_string(archive_.get());
-    const bool unknown = archive_format(archive_.get()) == 0 && nodes_.empty();
-    throw Error(ErrorKind::source,
-                unknown ? name_ + " is not an archive that can be read: " + (why ? why : "?")
-                        : "the archive " + name_ + " is damaged or cut short: " + (why ? why : "?"),
-                unknown ? "give a directory, a tar or cpio archive, or a SquashFS image"
-                        : "fetch or make the archive again");
+    const char* said = archive_error_string(archive_.get());
+    const std::string why = said != nullptr ? ": " + std::string(said) : "";
+    if (archive_format(archive_.get()) == 0 && nodes_.empty()) {
+      throw Error(ErrorKind::source, name_ + " is not an archive that can be read" + why,
+                  "give a directory, a tar or cpio archive, or a SquashFS image");
+    }
+    throw Error(ErrorKind::source, "the archive " + name_ + " is damaged or cut short" + why,
+                "fetch or make the archive again");
   }
 
   bool next_entry() {

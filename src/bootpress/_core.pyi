@@ -62,7 +62,6 @@ class PackResult(TypedDict):
     metadata_bytes: int
     # seconds by stage: dedupe, order, plan, compress, metadata, verify
     stages: dict[str, float]
-    cold_order: str  # what was used: "similarity", "path", "gathered"
     seal: bytes  # the image's xxh3-128 digest, 16 bytes
 
 @final

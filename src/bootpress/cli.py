@@ -388,7 +388,7 @@ def _add_pack_arguments(pack: _Parser) -> None:
         "--cold-order",
         metavar="|".join(COLD_ORDERS),
         default=defaults.cold_order,
-        help=f"order of all other files; default {defaults.cold_order}",
+        help="order of all other files; default similarity (path with --codec none)",
     )
     content = pack.add_argument_group("content")
     content.add_argument(

@@ -180,7 +180,8 @@ class PackOptions:
         block_size: bytes, a power of two from 4 KiB to 1 MiB.
         bcj: xz only: a filter's name, "auto" (judged block by block) or "none"; None is "auto"
             for xz and "none" elsewhere.
-        cold_order: order of what no sort list names: "similarity", "path" or "gathered".
+        cold_order: order of what no sort list names: "similarity", "path" or "gathered"; None:
+            by similarity, or by path where nothing is compressed and likeness gains nothing.
         fragments: put tail-ends of several files into one block.
         dedupe: store equal files once.
         xattrs: keep extended attributes.
@@ -198,7 +199,7 @@ class PackOptions:
     level: int | None = None
     block_size: int = 131072
     bcj: str | None = None
-    cold_order: str = "similarity"
+    cold_order: str | None = None
     fragments: bool = True
     dedupe: bool = True
     xattrs: bool = True
@@ -221,7 +222,7 @@ class PackOptions:
                 f"block size {size} is not a power of two from 4K to 1M",
                 hint="128K is the usual choice, 1M gives the smallest image",
             )
-        if self.cold_order not in COLD_ORDERS:
+        if self.cold_order is not None and self.cold_order not in COLD_ORDERS:
             raise UsageError(
                 f"unknown cold order '{self.cold_order}'",
                 hint="choose one of " + ", ".join(COLD_ORDERS),
@@ -306,7 +307,6 @@ class PackReport:
     hot_files: int
     hot_bytes: int
     metadata_bytes: int
-    cold_order: str
     stages: Mapping[str, float]
     seal: str
     losses: tuple[Loss, ...] = ()
