@@ -1,30 +1,398 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+//
+// Four steps, each with one result per tail or per pair, so that threads cannot change it:
+//
+//   sketch   every tail becomes a set of features: hashes of the 8-byte strings in it that a hash
+//            selects, the same strings in every file wherever they stand;
+//   relate   two tails that share features are joined by an edge, weighted with their number;
+//   cluster  edges are taken heaviest first; each joins two clusters where the sum of their bytes
+//            still fits a block (Kruskal's algorithm with a limit);
+//   pack     clusters are laid into fragments, those of a kind in path order, into the fullest of
+//            a few open fragments that takes them.
+//
+// Why features and not names: a directory's neighbours are alike in a source tree, equal names
+// in a tree of translations, neither among kernel modules. Shared bytes are what every codec
+// saves, so the edges' weight estimates the gain itself. tests/bench/ORDER.md has the figures.
 #include "pack/similarity.hpp"
 
 #include <algorithm>
-#include <string_view>
-#include <tuple>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/parallel.hpp"
 
 namespace bootpress {
 namespace {
 
-// What follows the last dot; empty where there is none or the name starts with it.
-std::string_view extension(std::string_view name) {
-  const std::size_t dot = name.rfind('.');
-  return dot == std::string_view::npos || dot == 0 ? std::string_view{} : name.substr(dot + 1);
+using Feature = std::uint32_t;
+// A tail's place in `files`: path order.
+using Place = std::uint32_t;
+
+// How many features all tails together may yield, which bounds time and memory: finer sketches of
+// small trees, coarser ones of large trees.
+constexpr std::uint64_t kFeatureBudget = 3'000'000;
+// Bytes per feature, at the finest. Below 64 nothing is gained (ORDER.md).
+constexpr std::uint64_t kFinest = 64;
+// A feature that more tails share says little (headers, padding, licences) and costs its square.
+constexpr std::size_t kMostSharers = 200;
+// Fewer shared features are chance; the pairs are many.
+constexpr std::uint32_t kLeastShared = 3;
+// Fragments held open while packing. More fill better but mix: 2 to 4 are alike.
+constexpr std::size_t kOpenFragments = 3;
+// Tails and pairs per job: enough that handing out costs nothing, few enough to share evenly.
+constexpr std::size_t kTailsPerJob = 64;
+
+// What a fragment should not mix, judged by the bytes themselves: each has its own statistics.
+enum class Kind : std::uint8_t { text, binary, dense };
+
+struct Tail {
+  std::uint64_t size = 0;
+  Kind kind = Kind::binary;
+  std::vector<Feature> features;  // ascending, each once
+};
+
+struct Edge {
+  std::uint32_t shared;
+  Place a;
+  Place b;
+};
+
+constexpr std::uint64_t mix(std::uint64_t value) {
+  // A multiplication spreads low bits upwards; the constant is 2^64 divided by the golden ratio.
+  // The addend keeps runs of zeros from being the string that every rate selects.
+  return (value + 0x632be59bd9b4e019) * 0x9e3779b97f4a7c15;
+}
+
+// The selected strings of `tail`: one in `rate`, by the hash's upper bits.
+std::vector<Feature> sketch(ByteView tail, std::uint64_t rate) {
+  std::vector<Feature> features;
+  const std::uint64_t limit = ~std::uint64_t{0} / rate;
+  const std::byte* const end = tail.data() + tail.size();
+  for (const std::byte* at = tail.data(); end - at >= 8; ++at) {
+    const std::uint64_t hash = mix(load_le<std::uint64_t>(at));
+    if (hash > limit) [[likely]] {
+      continue;
+    }
+    const auto feature = static_cast<Feature>(hash >> 16);
+    if (features.empty() || features.back() != feature) features.push_back(feature);
+  }
+  std::ranges::sort(features);
+  const auto repeated = std::ranges::unique(features);
+  features.erase(repeated.begin(), repeated.end());
+  return features;
+}
+
+// Judges up to 1 KiB from the middle, away from headers.
+Kind judge_kind(ByteView tail) {
+  constexpr std::size_t kSample = 1024;
+  const std::size_t length = std::min(kSample, tail.size());
+  const ByteView sample = tail.subspan((tail.size() - length) / 2, length);
+  std::array<bool, 256> seen{};
+  std::size_t control = 0;
+  for (const std::byte byte : sample) {
+    const auto value = std::to_integer<unsigned>(byte);
+    seen[value] = true;
+    if (value < 32 && value != '\n' && value != '\t' && value != '\r' && value != '\f') ++control;
+  }
+  if (control * 50 < length) return Kind::text;
+  // Random bytes show 256 * (1 - exp(-n / 256)) different values; code and tables far fewer.
+  const double expected = 256 * (1 - std::exp(-static_cast<double>(length) / 256));
+  const auto distinct = static_cast<double>(std::ranges::count(seen, true));
+  return distinct > 0.9 * expected ? Kind::dense : Kind::binary;
+}
+
+std::vector<Tail> read_tails(const Tree& tree, std::span<const InodeId> files,
+                             std::uint32_t block_size, unsigned jobs, Monitor& monitor) {
+  std::vector<Tail> tails(files.size());
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    tails[i].size = tree[files[i]].size % block_size;
+    total += tails[i].size;
+  }
+  const std::uint64_t rate = std::max(kFinest, total / kFeatureBudget);
+
+  const auto make_reader = [&]() -> Job {
+    return [&, buffer = std::vector<std::byte>(block_size)](std::uint64_t job) mutable {
+      const std::size_t first = job * kTailsPerJob;
+      const std::size_t last = std::min(first + kTailsPerJob, files.size());
+      for (std::size_t i = first; i < last; ++i) {
+        const ByteSpan bytes = std::span(buffer).first(tails[i].size);
+        if (bytes.empty()) continue;
+        tree.source().open(tree, files[i])->read(tree[files[i]].size - bytes.size(), bytes);
+        tails[i].kind = judge_kind(bytes);
+        tails[i].features = sketch(bytes, rate);
+      }
+    };
+  };
+  run_parallel(jobs, (files.size() + kTailsPerJob - 1) / kTailsPerJob, make_reader, monitor,
+               [&] { return Progress{.stage = "order", .total_files = files.size()}; });
+  return tails;
+}
+
+// For each feature that two to kMostSharers tails have: those tails, ascending.
+struct Index {
+  static constexpr Place kLast = 0x80000000;  // marks the end of a feature's list
+  std::vector<Place> sharers;
+  // Per tail: where it stands in `sharers`; tail i has slots[starts[i]] to slots[starts[i + 1] -
+  // 1].
+  std::vector<std::uint32_t> slots;
+  std::vector<std::uint32_t> starts;
+};
+
+// Groups equal features by a stable radix sort of (feature, place) pairs, 11 bits at a time.
+void sort_by_feature(std::vector<std::uint64_t>& pairs) {
+  std::vector<std::uint64_t> sorted(pairs.size());
+  for (const int shift : {32, 43, 54}) {
+    std::array<std::size_t, 2048> begins{};
+    const auto digit = [&](std::uint64_t pair) { return (pair >> shift) & 2047; };
+    for (const std::uint64_t pair : pairs) ++begins[digit(pair)];
+    std::exclusive_scan(begins.begin(), begins.end(), begins.begin(), std::size_t{0});
+    for (const std::uint64_t pair : pairs) sorted[begins[digit(pair)]++] = pair;
+    pairs.swap(sorted);
+  }
+}
+
+std::vector<std::uint64_t> take_pairs(std::vector<Tail>& tails) {
+  std::size_t count = 0;
+  for (const Tail& tail : tails) count += tail.features.size();
+  std::vector<std::uint64_t> pairs;
+  pairs.reserve(count);
+  for (std::size_t i = 0; i < tails.size(); ++i) {
+    for (const Feature feature : std::exchange(tails[i].features, {})) {
+      pairs.push_back(std::uint64_t{feature} << 32 | i);
+    }
+  }
+  return pairs;
+}
+
+std::vector<Place> list_sharers(std::span<const std::uint64_t> sorted) {
+  std::vector<Place> sharers;
+  for (auto at = sorted.begin(); at != sorted.end();) {
+    const auto end =
+        std::find_if(at, sorted.end(), [&](std::uint64_t pair) { return pair >> 32 != *at >> 32; });
+    const auto count = static_cast<std::size_t>(end - at);
+    if (count >= 2 && count <= kMostSharers) {
+      for (; at != end; ++at) sharers.push_back(static_cast<Place>(*at));
+      sharers.back() |= Index::kLast;
+    }
+    at = end;
+  }
+  return sharers;
+}
+
+Index index_features(std::vector<Tail>& tails) {
+  Index index;
+  {
+    std::vector<std::uint64_t> pairs = take_pairs(tails);
+    sort_by_feature(pairs);
+    index.sharers = list_sharers(pairs);
+  }
+  index.starts.resize(tails.size() + 1);
+  for (const Place place : index.sharers) ++index.starts[(place & ~Index::kLast) + 1];
+  std::inclusive_scan(index.starts.begin(), index.starts.end(), index.starts.begin());
+  index.slots.resize(index.sharers.size());
+  std::vector<std::uint32_t> next(index.starts.begin(), index.starts.end() - 1);
+  for (std::uint32_t slot = 0; slot < index.sharers.size(); ++slot) {
+    index.slots[next[index.sharers[slot] & ~Index::kLast]++] = slot;
+  }
+  return index;
+}
+
+// Counts what one tail shares with each later one.
+class EdgeFinder {
+ public:
+  EdgeFinder(const Index& index, std::span<const Tail> tails, std::uint32_t block_size)
+      : index_(index), tails_(tails), block_size_(block_size), shared_(tails.size()) {}
+
+  void find(Place a, std::vector<Edge>& edges) {
+    met_.clear();
+    for (std::uint32_t i = index_.starts[a]; i < index_.starts[a + 1]; ++i) {
+      std::uint32_t slot = index_.slots[i];
+      while ((index_.sharers[slot] & Index::kLast) == 0) {
+        const Place b = index_.sharers[++slot] & ~Index::kLast;
+        if (shared_[b]++ == 0) met_.push_back(b);
+      }
+    }
+    for (const Place b : met_) {
+      const std::uint32_t shared = std::exchange(shared_[b], 0);
+      if (shared >= kLeastShared && tails_[a].size + tails_[b].size <= block_size_) {
+        edges.push_back({shared, a, b});
+      }
+    }
+  }
+
+ private:
+  const Index& index_;
+  std::span<const Tail> tails_;
+  std::uint32_t block_size_;
+  std::vector<std::uint32_t> shared_;  // with the tail at work; zero between calls
+  std::vector<Place> met_;
+};
+
+// The edges in the order in which they are found, tail by tail.
+std::vector<std::vector<Edge>> relate(const Index& index, std::span<const Tail> tails,
+                                      std::uint32_t block_size, unsigned jobs, Monitor& monitor) {
+  std::vector<std::vector<Edge>> found((tails.size() + kTailsPerJob - 1) / kTailsPerJob);
+  const auto make_finder = [&]() -> Job {
+    return [&, finder = EdgeFinder(index, tails, block_size)](std::uint64_t job) mutable {
+      const std::size_t first = job * kTailsPerJob;
+      const std::size_t last = std::min(first + kTailsPerJob, tails.size());
+      for (std::size_t i = first; i < last; ++i) finder.find(static_cast<Place>(i), found[job]);
+    };
+  };
+  run_parallel(jobs, found.size(), make_finder, monitor, [] { return Progress{.stage = "order"}; });
+  return found;
+}
+
+// Heaviest first, equal ones as found: a counting sort, since weights are small.
+std::vector<Edge> sort_edges(std::vector<std::vector<Edge>> found) {
+  std::uint32_t heaviest = 0;
+  std::size_t count = 0;
+  for (const std::vector<Edge>& edges : found) {
+    count += edges.size();
+    for (const Edge& edge : edges) heaviest = std::max(heaviest, edge.shared);
+  }
+  std::vector<std::size_t> begins(std::size_t{heaviest} + 1);
+  for (const std::vector<Edge>& edges : found) {
+    for (const Edge& edge : edges) ++begins[heaviest - edge.shared];
+  }
+  std::exclusive_scan(begins.begin(), begins.end(), begins.begin(), std::size_t{0});
+  std::vector<Edge> sorted(count);
+  for (std::vector<Edge>& edges : found) {
+    for (const Edge& edge : edges) sorted[begins[heaviest - edge.shared]++] = edge;
+    std::vector<Edge>().swap(edges);
+  }
+  return sorted;
+}
+
+// Disjoint sets of tails, none larger than a block; members of a set form a ring.
+class Clusters {
+ public:
+  Clusters(std::span<const Tail> tails, std::uint32_t block_size)
+      : block_size_(block_size), parent_(tails.size()), next_(tails.size()) {
+    std::iota(parent_.begin(), parent_.end(), Place{0});
+    std::iota(next_.begin(), next_.end(), Place{0});
+    bytes_.reserve(tails.size());
+    for (const Tail& tail : tails) bytes_.push_back(tail.size);
+  }
+
+  // Joins the sets of two tails where both fit a block.
+  void join(Place a, Place b) {
+    a = root(a);
+    b = root(b);
+    if (a == b || bytes_[a] + bytes_[b] > block_size_) return;
+    if (b < a) std::swap(a, b);
+    parent_[b] = a;
+    bytes_[a] += bytes_[b];
+    std::swap(next_[a], next_[b]);
+  }
+  // The first of a set in path order stands for it.
+  [[nodiscard]] bool leads(Place place) const { return parent_[place] == place; }
+  [[nodiscard]] std::uint64_t bytes(Place leader) const { return bytes_[leader]; }
+  [[nodiscard]] std::vector<Place> members(Place leader) const {
+    std::vector<Place> members{leader};
+    for (Place at = next_[leader]; at != leader; at = next_[at]) members.push_back(at);
+    std::ranges::sort(members);
+    return members;
+  }
+
+ private:
+  Place root(Place place) {
+    while (parent_[place] != place) place = parent_[place] = parent_[parent_[place]];
+    return place;
+  }
+
+  std::uint32_t block_size_;
+  std::vector<Place> parent_;
+  std::vector<Place> next_;
+  std::vector<std::uint64_t> bytes_;  // of the set, at its leader
+};
+
+struct Fragment {
+  std::vector<Place> tails;
+  std::uint64_t room;
+};
+
+// Lays clusters into fragments, in the order in which the fragments are filled up.
+std::vector<Fragment> pack_clusters(const Clusters& clusters, std::span<const Place> leaders,
+                                    std::uint32_t block_size) {
+  std::vector<Fragment> closed;
+  std::vector<Fragment> open;
+  const auto close_fullest = [&] {
+    const auto fullest = std::ranges::min_element(open, {}, &Fragment::room);
+    closed.push_back(std::move(*fullest));
+    open.erase(fullest);
+  };
+  for (const Place leader : leaders) {
+    const std::uint64_t bytes = clusters.bytes(leader);
+    Fragment* best = nullptr;
+    for (Fragment& fragment : open) {
+      if (fragment.room >= bytes && (!best || fragment.room < best->room)) best = &fragment;
+    }
+    if (!best) {
+      if (open.size() == kOpenFragments) close_fullest();
+      best = &open.emplace_back(Fragment{{}, block_size});
+    }
+    best->room -= bytes;
+    const std::vector<Place> members = clusters.members(leader);
+    best->tails.insert(best->tails.end(), members.begin(), members.end());
+  }
+  while (!open.empty()) close_fullest();
+  return closed;
+}
+
+// Writes the fragments one after the other so that a planner which fills one after the other finds
+// the same borders: what follows a fragment begins with a tail that its gap cannot take. Where the
+// next fragment has no such tail, one of the next few goes first.
+std::vector<Place> arrange(std::vector<Fragment> fragments, std::span<const Tail> tails) {
+  constexpr std::ptrdiff_t kChoice = 64;
+  std::vector<Place> order;
+  order.reserve(tails.size());
+  std::uint64_t gap = 0;
+  const auto too_large = [&](Place place) { return tails[place].size > gap; };
+  for (auto next = fragments.begin(); next != fragments.end(); ++next) {
+    const auto end = next + std::min(kChoice, fragments.end() - next);
+    const auto fitting = std::find_if(next, end, [&](const Fragment& fragment) {
+      return std::ranges::any_of(fragment.tails, too_large);
+    });
+    if (fitting != end) {
+      std::swap(*next, *fitting);
+      std::ranges::rotate(next->tails, std::ranges::find_if(next->tails, too_large));
+    }
+    order.insert(order.end(), next->tails.begin(), next->tails.end());
+    gap = next->room;
+  }
+  return order;
 }
 
 }  // namespace
 
 std::vector<InodeId> order_by_similarity(const Tree& tree, std::span<const InodeId> files,
-                                         [[maybe_unused]] std::uint32_t block_size,
-                                         [[maybe_unused]] unsigned jobs,
-                                         [[maybe_unused]] Monitor& monitor) {
-  std::vector<InodeId> order(files.begin(), files.end());
-  std::ranges::stable_sort(order, {}, [&](InodeId id) {
-    const std::string_view name = tree.text(tree[id].name);
-    return std::tuple(extension(name), name);
-  });
+                                         std::uint32_t block_size, unsigned jobs,
+                                         Monitor& monitor) {
+  std::vector<Tail> tails = read_tails(tree, files, block_size, jobs, monitor);
+  const Index index = index_features(tails);
+  Clusters clusters(tails, block_size);
+  for (const Edge& edge : sort_edges(relate(index, tails, block_size, jobs, monitor))) {
+    clusters.join(edge.a, edge.b);
+  }
+
+  std::vector<Place> leaders;
+  for (Place place = 0; place < files.size(); ++place) {
+    if (clusters.leads(place)) leaders.push_back(place);
+  }
+  std::ranges::stable_sort(leaders, {}, [&](Place leader) { return tails[leader].kind; });
+
+  std::vector<InodeId> order;
+  order.reserve(files.size());
+  for (const Place place : arrange(pack_clusters(clusters, leaders, block_size), tails)) {
+    order.push_back(files[place]);
+  }
   return order;
 }
 
