@@ -17,8 +17,8 @@ namespace {
 // Block sizes end at 1 MiB, so sizes always fit lz4's int.
 int to_int(std::size_t size) { return static_cast<int>(size); }
 
-// operator new aligns for max_align_t, which is more than the 8 bytes that lz4 asks for.
-using State = std::unique_ptr<std::byte[]>;
+// The allocator aligns for max_align_t, which is more than the 8 bytes that lz4 asks for.
+using State = std::vector<std::byte>;
 
 class FastCompressor final : public Compressor {
  public:
@@ -26,13 +26,14 @@ class FastCompressor final : public Compressor {
     constexpr int kAcceleration = 1;  // as LZ4_compress_default()
     // The plain call clears its 16 KiB state each time; the one that does not ("fastReset")
     // finds other matches depending on what came before.
-    return static_cast<std::size_t>(LZ4_compress_fast_extState(
-        state_.get(), reinterpret_cast<const char*>(in.data()), reinterpret_cast<char*>(out.data()),
-        to_int(in.size()), to_int(in.size() - 1), kAcceleration));
+    return static_cast<std::size_t>(
+        LZ4_compress_fast_extState(state_.data(), reinterpret_cast<const char*>(in.data()),
+                                   reinterpret_cast<char*>(out.data()), to_int(in.size()),
+                                   to_int(in.size() - 1), kAcceleration));
   }
 
  private:
-  State state_ = std::make_unique<std::byte[]>(static_cast<std::size_t>(LZ4_sizeofState()));
+  State state_ = State(static_cast<std::size_t>(LZ4_sizeofState()));
 };
 
 class HighCompressor final : public Compressor {
@@ -41,13 +42,13 @@ class HighCompressor final : public Compressor {
 
   std::size_t compress(ByteView in, ByteSpan out) override {
     return static_cast<std::size_t>(LZ4_compress_HC_extStateHC(
-        state_.get(), reinterpret_cast<const char*>(in.data()), reinterpret_cast<char*>(out.data()),
-        to_int(in.size()), to_int(in.size() - 1), level_));
+        state_.data(), reinterpret_cast<const char*>(in.data()),
+        reinterpret_cast<char*>(out.data()), to_int(in.size()), to_int(in.size() - 1), level_));
   }
 
  private:
   int level_;
-  State state_ = std::make_unique<std::byte[]>(static_cast<std::size_t>(LZ4_sizeofStateHC()));
+  State state_ = State(static_cast<std::size_t>(LZ4_sizeofStateHC()));
 };
 
 class Lz4Decompressor final : public Decompressor {

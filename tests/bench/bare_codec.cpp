@@ -7,8 +7,6 @@
 //
 // IMAGE should be packed with `--codec none`: then loading is a copy, and its blocks are what the
 // packer would have given to the codec. Prints one JSON line.
-#include <time.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -16,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -144,6 +143,7 @@ void compress_all(const std::vector<Block>& blocks, const bootpress::CodecOption
     totals.raw_blocks += raw_blocks;
   };
   std::vector<std::jthread> workers;
+  workers.reserve(threads);
   for (unsigned i = 0; i < threads; ++i) {
     workers.emplace_back(work);
   }
