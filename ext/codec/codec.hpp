@@ -20,16 +20,24 @@ namespace bootpress {
 
 // Values are the superblock's compressor ids (`none` is ours: everything stored raw, written as
 // gzip with the "uncompressed" flags set).
-enum class CodecId : std::uint16_t { none = 0, gzip = 1, lzma = 2, lzo = 3, xz = 4, lz4 = 5, zstd = 6 };
+enum class CodecId : std::uint16_t {
+  none = 0,
+  gzip = 1,
+  lzma = 2,
+  lzo = 3,
+  xz = 4,
+  lz4 = 5,
+  zstd = 6
+};
 
 // Branch-call-jump filters ahead of LZMA2. `automatic` judges each block by its content.
 enum class Bcj : std::uint8_t { none, automatic, x86, powerpc, ia64, arm, armthumb, sparc, arm64 };
 
 struct CodecOptions {
   CodecId id = CodecId::zstd;
-  int level = 15;                    // see level_range()
-  std::uint32_t block_size = 131072; // bytes; the xz dictionary, the zstd window
-  Bcj bcj = Bcj::none;               // xz only
+  int level = 15;                     // see level_range()
+  std::uint32_t block_size = 131072;  // bytes; the xz dictionary, the zstd window
+  Bcj bcj = Bcj::none;                // xz only
 };
 
 struct LevelRange {
@@ -60,7 +68,8 @@ class Compressor {
   virtual ~Compressor() = default;
   // Returns the bytes used in `out`, or 0 when the result would not be smaller than `in`; the
   // caller then stores the block raw.
-  // REQUIRES: 0 < in.size() <= options.block_size and out.size() >= in.size().
+  // REQUIRES: 0 < in.size() <= max(options.block_size, one metadata unit of 8 KiB), and
+  // out.size() >= in.size().
   virtual std::size_t compress(ByteView in, ByteSpan out) = 0;
 };
 
