@@ -6,7 +6,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -54,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.reconfigure(errors="backslashreplace")
     try:
         status = _run(arguments)
-        _flush_output()
     except BrokenPipeError:
         _die_of_closed_pipe()
     except BootpressError as error:
@@ -85,12 +85,17 @@ def _raise_interrupted(number: int, _frame: FrameType | None) -> None:
     raise Interrupted(f"stopped by {signal.Signals(number).name}", signal=number)
 
 
-def _flush_output() -> None:
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    """Flush what the block prints, and tell a full disk from a bug."""
     try:
+        yield
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
+        # What is still in the buffer would fail again, when Python closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise to_target_error(error, "standard output") from error
 
 
@@ -137,7 +142,8 @@ def _pack(chosen: argparse.Namespace) -> int:
             monitor=progress,
         )
     if not chosen.quiet:
-        report.print_pack_report(done)
+        with _standard_output():
+            report.print_pack_report(done)
     if chosen.report:
         with open_whole(chosen.report) as file:
             file.write(report.format_pack_report(done, version=__version__).encode())
@@ -162,49 +168,47 @@ def _unpack(chosen: argparse.Namespace) -> int:
                 done = workflow.unpack_to_tar(chosen.image, file, monitor=progress)
     report.print_losses(done.skipped, what="could not be kept")
     if not chosen.quiet and chosen.tar != "-":
-        report.print_unpack_report(done, target=chosen.directory or chosen.tar)
+        with _standard_output():
+            report.print_unpack_report(done, target=chosen.directory or chosen.tar)
     return 0
 
 
 def _write_tar_to_stdout(image: str, progress: report.Progress) -> UnpackReport:
     if sys.stdout.isatty():
         raise UsageError("a tar would go to the terminal", hint="pipe it, or name a file")
-    try:
+    with _standard_output():
         return workflow.unpack_to_tar(image, sys.stdout.buffer, monitor=progress)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise to_target_error(error, "standard output") from error
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    report.print_listing(Image(chosen.image).walk(chosen.path))
+    entries = Image(chosen.image).walk(chosen.path)
+    with _standard_output():
+        report.print_listing(entries)
     return 0
 
 
 def _cat(chosen: argparse.Namespace) -> int:
     entry = Image(chosen.image)[chosen.path]
-    # Checks the type even where the file is empty.
-    offset, chunk = 0, entry.read(0, CHUNK_BYTES)
-    while chunk:
-        try:
+    offset = 0
+    with _standard_output():
+        # At least once, since it is the read that refuses a directory.
+        while chunk := entry.read(offset, CHUNK_BYTES):
             sys.stdout.buffer.write(chunk)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise to_target_error(error, "standard output") from error
-        offset += len(chunk)
-        chunk = entry.read(offset, CHUNK_BYTES)
+            offset += len(chunk)
     return 0
 
 
 def _info(chosen: argparse.Namespace) -> int:
-    report.print_info(Image(chosen.image), as_json=chosen.json)
+    image = Image(chosen.image)
+    with _standard_output():
+        report.print_info(image, as_json=chosen.json)
     return 0
 
 
 def _layout(chosen: argparse.Namespace) -> int:
-    report.print_layout(Image(chosen.image), as_json=chosen.json)
+    image = Image(chosen.image)
+    with _standard_output():
+        report.print_layout(image, as_json=chosen.json)
     return 0
 
 
@@ -214,7 +218,8 @@ def _verify(chosen: argparse.Namespace) -> int:
             chosen.image, against=chosen.against, jobs=chosen.jobs, monitor=progress
         )
     if chosen.json or not chosen.quiet:
-        report.print_verify_report(done, image=chosen.image, as_json=chosen.json)
+        with _standard_output():
+            report.print_verify_report(done, image=chosen.image, as_json=chosen.json)
     return DIFFERENT if done.differences else 0
 
 
@@ -222,7 +227,8 @@ def _diff(chosen: argparse.Namespace) -> int:
     with report.Progress(quiet=chosen.quiet or chosen.json) as progress:
         differences = workflow.diff(chosen.a, chosen.b, jobs=chosen.jobs, monitor=progress)
     if chosen.json or not chosen.quiet:
-        report.print_differences(differences, as_json=chosen.json)
+        with _standard_output():
+            report.print_differences(differences, as_json=chosen.json)
     return DIFFERENT if differences else 0
 
 

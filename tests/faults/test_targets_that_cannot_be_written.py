@@ -127,9 +127,13 @@ def test_a_place_of_somebody_else(root: Path, tmp_path: Path, bootpress: Bootpre
         if path != Path("/") and path.owner() == "root":
             path.chmod(path.stat().st_mode | 0o055)
     run("chmod", "-R", "go+rX", root)
-    done = bootpress("pack", root, tmp_path / "image", user=65534)
-    if b"No module" in done.stderr or b"Permission denied: '/" in done.stderr:
+    try:
+        usable = bootpress("--version", user=65534).returncode == 0
+    except PermissionError:
+        usable = False
+    if not usable:
         pytest.skip("another user cannot read this installation")
+    done = bootpress("pack", root, tmp_path / "image", user=65534)
     assert done.returncode == 6, done.stderr
     assert b"Permission denied" in done.stderr
     assert sorted(os.listdir(tmp_path)) == ["root"]
