@@ -181,9 +181,8 @@ def print_warning(message: str) -> None:
 def print_losses(losses: Iterable[Loss], *, what: str) -> None:
     """Print each kind of loss once, with its count and the first path."""
     for loss in losses:
-        files = "1 file" if loss.count == 1 else f"{loss.count:,} files"
         name = escape_name(encode_path(loss.example)) or "the root"
-        print_warning(f"{what}: {loss.kind} ({files}, the first is {name})")
+        print_warning(f"{what}: {loss.kind} ({_count(loss.count, 'file')}, the first is {name})")
 
 
 # --- pack -------------------------------------------------------------------------------------
@@ -199,7 +198,7 @@ def print_pack_report(report: PackReport) -> None:
     rows = [
         ("image", report.image),
         ("codec", f"{options.codec}{level}, blocks of {format_bytes(options.block_size)}{branch}"),
-        ("input", f"{format_bytes(report.input_bytes)} in {report.files:,} files"),
+        ("input", f"{format_bytes(report.input_bytes)} in {_count(report.files, 'file')}"),
         ("output", f"{format_bytes(report.image_bytes)}, {ratio:.1%} of the input"),
         (
             "blocks",
@@ -208,12 +207,14 @@ def print_pack_report(report: PackReport) -> None:
         ),
         (
             "duplicates",
-            f"{report.duplicate_files:,} files, {format_bytes(report.duplicate_bytes)}",
+            f"{_count(report.duplicate_files, 'file')}, {format_bytes(report.duplicate_bytes)}",
         ),
         ("metadata", f"{format_bytes(report.metadata_bytes)} for {report.inodes:,} inodes"),
     ]
     if report.sort_list is not None:
-        rows.append(("hot region", f"{report.hot_files:,} files, {format_bytes(report.hot_bytes)}"))
+        rows.append(
+            ("hot region", f"{_count(report.hot_files, 'file')}, {format_bytes(report.hot_bytes)}")
+        )
     rows.append(
         ("seconds", ", ".join(f"{stage} {value:.1f}" for stage, value in report.stages.items()))
     )
@@ -222,10 +223,9 @@ def print_pack_report(report: PackReport) -> None:
         for warning in report.sort_list.warnings:
             print_warning(f"sort list {report.sort_list.path}: {warning}")
         if report.sort_list.stale:
-            print_warning(
-                f"sort list {report.sort_list.path}: "
-                f"{report.sort_list.stale:,} entries match nothing in the tree"
-            )
+            stale = report.sort_list.stale
+            match = "1 entry matches" if stale == 1 else f"{stale:,} entries match"
+            print_warning(f"sort list {report.sort_list.path}: {match} nothing in the tree")
     print_losses(report.losses, what="SquashFS cannot hold")
 
 
@@ -351,7 +351,7 @@ def print_verify_report(report: VerifyReport, *, image: str, as_json: bool) -> N
     print_differences(report.differences, as_json=False)
     seal = {"intact": "the seal is intact", "absent": "it carries no seal"}.get(report.seal, "")
     print(
-        f"{image}: {report.files:,} files, {report.blocks:,} blocks, "
+        f"{image}: {_count(report.files, 'file')}, {_count(report.blocks, 'block')}, "
         f"{format_bytes(report.bytes)} read without a fault; {seal}"
     )
 
@@ -367,6 +367,10 @@ def print_differences(differences: Iterable[Difference], *, as_json: bool) -> No
         if difference.a or difference.b:
             values = f": {_escape_text(difference.a)} | {_escape_text(difference.b)}"
         print(f"{name}: {difference.what}{values}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _escape_text(text: str) -> str:

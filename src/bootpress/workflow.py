@@ -237,6 +237,11 @@ def _check_target(source: AnyPath, target: AnyPath) -> None:
     path = Path(os.fsdecode(target))
     if path.is_dir():
         raise TargetError(f"cannot write {path}: it is a directory", hint="name a file in it")
+    if not path.parent.is_dir():
+        raise TargetError(
+            f"cannot write {path}: No such file or directory",
+            hint=f"make the directory {path.parent} first",
+        )
     if source == STANDARD_INPUT:
         return
     root = Path(os.fsdecode(source))
