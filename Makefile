@@ -41,9 +41,12 @@ $(VENV)/installed: $(PYTHON_SOURCES) | packages-build
 	touch $@
 
 # The tools of tests and linters. Their versions are in pyproject.toml.
-$(VENV)/developed: pyproject.toml $(VENV)/installed
-	$(VENV)/bin/pip install --quiet --no-build-isolation \
-	  --config-settings=build-dir=$(abspath $(BUILD))/python '.[dev]'
+LIST_TOOLS = import tomllib; \
+  groups = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+  print(*{r for g in groups.values() for r in g if not r.startswith("bootpress")}, sep="\n")
+$(VENV)/developed: pyproject.toml | $(VENV)/installed
+	$(VENV)/bin/python -c '$(LIST_TOOLS)' > $(VENV)/tools.txt
+	$(VENV)/bin/pip install --quiet -r $(VENV)/tools.txt
 	touch $@
 
 install: $(VENV)/installed
@@ -62,7 +65,7 @@ native: packages-build packages-test
 demo: packages-demo $(VENV)/installed
 	BOOTPRESS=$(VENV)/bin/bootpress PYTHON=$(VENV)/bin/python BUILD=$(BUILD) examples/demo.sh
 
-test: native $(VENV)/developed
+test: native $(VENV)/installed $(VENV)/developed
 	$(VENV)/bin/python -m pytest
 
 sanitize: packages-build packages-sanitize
@@ -80,11 +83,12 @@ fuzz: packages-build packages-sanitize
 	tools/run_fuzzers.sh $(BUILD)/fuzz $(FUZZ_SECONDS)
 
 bench: packages-build packages-bench $(VENV)/installed
+	tools/make_rootfs.sh $(BUILD)/bench-rootfs desktop
 	cmake $(NATIVE_FLAGS) -B $(BUILD)/bench -DBOOTPRESS_TESTS=ON -DCMAKE_BUILD_TYPE=Release
 	cmake --build $(BUILD)/bench
 	BUILD=$(BUILD) PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python tests/bench/bench.py
 
-lint: packages-build packages-test packages-lint $(VENV)/developed
+lint: packages-build packages-test packages-lint $(VENV)/installed $(VENV)/developed
 	$(VENV)/bin/ruff format --check src tests tools
 	$(VENV)/bin/ruff check src tests tools
 	$(VENV)/bin/mypy

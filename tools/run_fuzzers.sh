@@ -3,7 +3,7 @@
 #
 # Runs every fuzz target of tests/fuzz for a while.
 #   tools/run_fuzzers.sh BUILD_DIRECTORY SECONDS_PER_TARGET
-# Seeds: tests/fuzz/corpus/<target>/ (committed). Finds: BUILD_DIRECTORY/corpus/<target>/ and, for
+# Seeds: tests/fuzz/corpus/<target without _fuzz>/ (committed). Finds: BUILD_DIRECTORY/corpus/<target>/ and, for
 # a crash, BUILD_DIRECTORY/crash-*; a crash fails the run.
 set -euo pipefail
 build=$1 seconds=$2
@@ -11,7 +11,7 @@ build=$1 seconds=$2
 ran=0
 for source in tests/fuzz/*.cpp; do
   target=$(basename "$source" .cpp)
-  seeds=tests/fuzz/corpus/$target
+  seeds=tests/fuzz/corpus/${target%_fuzz}
   found=$build/corpus/$target
   mkdir -p "$found"
   corpora=("$found")
