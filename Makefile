@@ -8,7 +8,8 @@
 #   lint      ruff, mypy, layers, clang-format, clang-tidy, shellcheck, codespell
 #   sanitize  the native tests under address, undefined and thread sanitizers
 #   fuzz      the reader under libFuzzer for FUZZ_SECONDS
-#   bench     the table of speed, size and memory against the packers of others
+#   bench     the table of speed, size and memory against the packers of others: hours for all
+#             of it; ROWS=gzip-128K,lz4-128K WORKERS=2 PAIRS=1 narrow it down
 #   native    the native core and its tests alone
 
 PYTHON ?= python3
@@ -86,6 +87,7 @@ bench: packages-build packages-bench $(VENV)/installed
 	tools/make_rootfs.sh $(BUILD)/bench-rootfs desktop
 	cmake $(NATIVE_FLAGS) -B $(BUILD)/bench -DBOOTPRESS_TESTS=ON -DCMAKE_BUILD_TYPE=Release
 	cmake --build $(BUILD)/bench
+	tools/make_rootfs.sh $(BUILD)/bench-rootfs desktop
 	BUILD=$(BUILD) PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python tests/bench/bench.py
 
 lint: packages-build packages-test packages-lint $(VENV)/installed $(VENV)/developed

@@ -238,6 +238,24 @@ class Bench:
         command = ["tar2sqfs", "-q", "-f", "-j", str(workers), "-b", str(row.block)]
         return self.run([*command, "-c", *row.gensquashfs, str(self.image)], stdin=self._tar)
 
+    def unpack(self, image: Path, command: Sequence[str]) -> Run:
+        """Unpack an image onto the tmpfs with ``command IMAGE-AND-DIRECTORY``, then remove it."""
+        directory = self.scratch / "bench.unpacked"
+        shutil.rmtree(directory, ignore_errors=True)
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            [word.format(image=image, directory=directory) for word in command],
+            stdout=subprocess.DEVNULL,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        shutil.rmtree(directory)
+        if process.returncode != 0:
+            raise SystemExit(f"{command[0]} failed")
+        cpu = usage.ru_utime + usage.ru_stime
+        return Run(wall=wall, cpu=cpu, memory=usage.ru_maxrss * KIB, size=image.stat().st_size)
+
     def limit(self, row: Row, workers: int) -> dict[str, float]:
         """Run the bare codec over the very blocks that bootpress would compress."""
         blocks = self.scratch / f"blocks-{row.block}.image"
@@ -279,6 +297,44 @@ def measure_row(
             result.runs.setdefault("bootpress --no-fragments", []).append(unfragmented)
             result.runs.setdefault("bootpress, verified", []).append(bench.ours(row, workers))
     return result
+
+
+UNPACKERS = {
+    "bootpress unpack": ("bootpress", "unpack", "{image}", "{directory}", "--jobs", "2", "--quiet"),
+    "unsquashfs": ("unsquashfs", "-q", "-n", "-p", "2", "-d", "{directory}", "{image}"),
+}
+
+
+def measure_unpacking(bench: Bench, codec: str, pairs: int) -> Result:
+    """Unpack one image, made by mksquashfs, with both programs in turn."""
+    result = Result(row=f"unpack-{codec}", workers=2)
+    image = bench.scratch / "bench.unpack.image"
+    command = ["mksquashfs", str(bench.tree), str(image), "-noappend", "-quiet", "-no-progress"]
+    level = ["-Xcompression-level", "3"] if codec == "zstd" else []
+    try:
+        subprocess.run([*command, "-comp", codec, *level], check=True, stderr=subprocess.DEVNULL)
+        for _ in range(pairs):
+            for program, words in UNPACKERS.items():
+                result.runs.setdefault(program, []).append(bench.unpack(image, words))
+    finally:
+        image.unlink(missing_ok=True)
+    return result
+
+
+def unpack_lines(results: Sequence[Result]) -> list[str]:
+    """The table of unpacking."""
+    lines = ["| image | program | wall s | CPU s | peak MB | wall, ours/theirs |", "|---|---|---|---|---|---|"]
+    for result in results:
+        ours = result.runs["bootpress unpack"]
+        for program, runs in result.runs.items():
+            ratio = "" if runs is ours else median_ratio([r.wall for r in ours], [r.wall for r in runs])
+            lines.append(
+                f"| {result.row.removeprefix('unpack-')} | {program} "
+                f"| {statistics.median(r.wall for r in runs):.2f} "
+                f"| {statistics.median(r.cpu for r in runs):.2f} "
+                f"| {max(r.memory for r in runs) / 1e6:.0f} | {ratio} |"
+            )
+    return lines
 
 
 def median_ratio(above: Sequence[float], below: Sequence[float]) -> str:
@@ -389,10 +445,11 @@ def save_results(path: Path, machine: dict[str, str | int], results: Sequence[Re
 
 def print_tables(results: Sequence[Result]) -> None:
     """All of it, to standard output."""
-    print("\n".join(table_lines(results)))
-    scaling = scaling_lines(results)
-    if len(scaling) > 2:
-        print("\n" + "\n".join(scaling))
+    packed = [result for result in results if result.row in ROWS]
+    unpacked = [result for result in results if result.row not in ROWS]
+    for lines in (table_lines(packed), scaling_lines(packed), unpack_lines(unpacked)):
+        if len(lines) > 2:
+            print("\n".join(lines) + "\n")
 
 
 def main() -> None:
@@ -410,6 +467,7 @@ def main() -> None:
     parser.add_argument(
         "--peers", default=os.environ.get("PEERS", "mksquashfs,gensquashfs,tar2sqfs")
     )
+    parser.add_argument("--unpack", default=os.environ.get("UNPACK", "lz4,zstd,gzip,xz"))
     parser.add_argument("--no-extras", action="store_true", help="no --no-fragments, no verify")
     parser.add_argument("--bare-codec", type=Path, default=build / "bench" / "bare_codec")
     parser.add_argument("--print", action="store_true", help="print what is in --json, run nothing")
@@ -423,7 +481,7 @@ def main() -> None:
     if unknown := set(names) - set(ROWS):
         raise SystemExit(f"unknown rows {sorted(unknown)}; there are {', '.join(ROWS)}")
     if not chosen.tree.is_dir():
-        raise SystemExit(f"{chosen.tree} is missing: tools/make_rootfs.sh desktop makes it")
+        raise SystemExit(f"{chosen.tree} is missing: tools/make_rootfs.sh {chosen.tree} desktop makes it")
     peers = [p for p in chosen.peers.split(",") if p and shutil.which(p)]
     bench = Bench(
         chosen.tree, chosen.scratch, chosen.bare_codec if chosen.bare_codec.exists() else None
@@ -446,6 +504,11 @@ def main() -> None:
                 results.append(result)
                 save_results(chosen.json, machine, results)
                 print("\n".join(table_lines([result])[2:]), flush=True)
+        for codec in filter(None, chosen.unpack.split(",")):
+            if not any(r.row == f"unpack-{codec}" for r in results):
+                results.append(measure_unpacking(bench, codec, chosen.pairs))
+                save_results(chosen.json, machine, results)
+                print("\n".join(unpack_lines(results[-1:])[2:]), flush=True)
     finally:
         bench.close()
     print()
