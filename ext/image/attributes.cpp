@@ -38,6 +38,7 @@ void SkipList::add(std::string_view kind, const std::string& path) {
 
 std::vector<Loss> SkipList::take() {
   std::vector<Loss> all;
+  all.reserve(losses_.size());
   for (auto& [kind, loss] : losses_) all.push_back(std::move(loss));
   losses_.clear();
   return all;
@@ -46,15 +47,14 @@ std::vector<Loss> SkipList::take() {
 AttributeSetter::AttributeSetter(const Tree& tree, const UnpackOptions& options, SkipList& skipped)
     : tree_(tree), options_(options), skipped_(skipped) {}
 
-bool AttributeSetter::check(int result, std::string_view kind, InodeId id) const {
-  if (result == 0) return true;
+void AttributeSetter::refuse(std::string_view kind, InodeId id) const {
   const int code = errno;
+  const std::string path = tree_.path(id);
   if (!is_refusal(code, kind)) {
-    throw system_error(ErrorKind::target, "setting the " + std::string(kind) + " of",
-                       "/" + tree_.path(id), code);
+    throw system_error(ErrorKind::target, "setting the " + std::string(kind) + " of", "/" + path,
+                       code);
   }
-  skipped_.add(kind, tree_.path(id));
-  return false;
+  skipped_.add(kind, path);
 }
 
 // A set-id bit must not lend the caller's own identity to a file that was another's.
@@ -69,36 +69,39 @@ mode_t AttributeSetter::mode_of(InodeId id, bool owned) const {
 
 void AttributeSetter::set(int fd, InodeId id) const {
   const Inode& inode = tree_[id];
-  const bool owned = options_.owners && check(::fchown(fd, inode.uid, inode.gid), "owner", id);
+  const bool owned = options_.owners && ::fchown(fd, inode.uid, inode.gid) == 0;
+  if (options_.owners && !owned) refuse("owner", id);
   if (options_.xattrs) {
-    for (const Xattr& xattr : tree_.xattrs(id)) {
-      check(::fsetxattr(fd, xattr.name.c_str(), xattr.value.data(), xattr.value.size(), 0), "xattr",
-            id);
+    for (const auto& [name, value] : tree_.xattrs(id)) {
+      if (::fsetxattr(fd, name.c_str(), value.data(), value.size(), 0) != 0) refuse("xattr", id);
     }
   }
-  check(::fchmod(fd, mode_of(id, owned)), "mode", id);
-  check(::futimens(fd, times_of(inode).data()), "time", id);
+  if (::fchmod(fd, mode_of(id, owned)) != 0) refuse("mode", id);
+  if (::futimens(fd, times_of(inode).data()) != 0) refuse("time", id);
 }
 
 void AttributeSetter::set_at(int directory, const std::string& name, InodeId id) const {
   const Inode& inode = tree_[id];
-  const bool owned = options_.owners && check(::fchownat(directory, name.c_str(), inode.uid,
-                                                         inode.gid, AT_SYMLINK_NOFOLLOW),
-                                              "owner", id);
+  const char* const at = name.c_str();
+  const bool owned =
+      options_.owners && ::fchownat(directory, at, inode.uid, inode.gid, AT_SYMLINK_NOFOLLOW) == 0;
+  if (options_.owners && !owned) refuse("owner", id);
   if (options_.xattrs && !tree_.xattrs(id).empty()) {
     // There is no setxattrat before Linux 6.13; this path leads through our descriptor.
     const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
-    for (const Xattr& xattr : tree_.xattrs(id)) {
-      check(
-          ::lsetxattr(path.c_str(), xattr.name.c_str(), xattr.value.data(), xattr.value.size(), 0),
-          "xattr", id);
+    for (const auto& [key, value] : tree_.xattrs(id)) {
+      if (::lsetxattr(path.c_str(), key.c_str(), value.data(), value.size(), 0) != 0) {
+        refuse("xattr", id);
+      }
     }
   }
-  if (inode.type != FileType::symlink) {
-    check(::fchmodat(directory, name.c_str(), mode_of(id, owned), AT_SYMLINK_NOFOLLOW), "mode", id);
+  if (inode.type != FileType::symlink &&
+      ::fchmodat(directory, at, mode_of(id, owned), AT_SYMLINK_NOFOLLOW) != 0) {
+    refuse("mode", id);
   }
-  check(::utimensat(directory, name.c_str(), times_of(inode).data(), AT_SYMLINK_NOFOLLOW), "time",
-        id);
+  if (::utimensat(directory, at, times_of(inode).data(), AT_SYMLINK_NOFOLLOW) != 0) {
+    refuse("time", id);
+  }
 }
 
 }  // namespace bootpress

@@ -37,8 +37,8 @@ class AttributeSetter {
   void set_at(int directory, const std::string& name, InodeId id) const;
 
  private:
-  // Judges the result of a system call: true when it did its work, false when that was skipped.
-  bool check(int result, std::string_view kind, InodeId id) const;
+  // Judges errno after a failed call: counts it as skipped, or throws.
+  void refuse(std::string_view kind, InodeId id) const;
   [[nodiscard]] mode_t mode_of(InodeId id, bool owned) const;
 
   const Tree& tree_;

@@ -179,8 +179,8 @@ class Loader {
   void check_numbers() const {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> numbers;  // (number, node)
     numbers.reserve(index_.nodes.size());
-    for (std::uint32_t i = 0; i < index_.nodes.size(); ++i) {
-      numbers.emplace_back(index_.nodes[i].number, i);
+    for (std::uint32_t next = 0; const Node& node : index_.nodes) {
+      numbers.emplace_back(node.number, next++);
     }
     std::ranges::sort(numbers);
     const auto twice = std::ranges::adjacent_find(

@@ -10,8 +10,8 @@
 
 namespace bootpress {
 
-UnpackTarget::UnpackTarget(std::filesystem::path path) : path_(std::move(path)) {
-  made_ = ::mkdir(path_.c_str(), kWhileWorking) == 0;
+UnpackTarget::UnpackTarget(std::filesystem::path path)
+    : path_(std::move(path)), made_(::mkdir(path_.c_str(), kWhileWorking) == 0) {
   if (!made_ && errno != EEXIST) {
     throw system_error(ErrorKind::target, "creating", path_.native());
   }

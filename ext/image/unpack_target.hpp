@@ -28,7 +28,7 @@ class UnpackTarget {
   [[nodiscard]] bool is_empty() const;
 
   std::filesystem::path path_;
-  bool made_ = false;
+  bool made_;
   mode_t old_mode_ = 0755;
   UniqueFd fd_;
 };

@@ -60,7 +60,7 @@ std::vector<Xattr> XattrTable::decode(std::uint32_t id) {
   const std::uint64_t position = pairs_.locate(load_le<std::uint64_t>(record));
   ByteReader in(pairs_.from(position), kWhat);
   std::vector<Xattr> set;  // not reserved: the count is a claim
-  for (std::uint32_t i = 0; i < count; ++i) set.push_back(decode_pair(in));
+  while (set.size() < count) set.push_back(decode_pair(in));
   std::ranges::sort(set);
   if (std::ranges::adjacent_find(set, {}, &Xattr::name) != set.end()) {
     throw_corrupt("a set of xattrs holds a name twice");
