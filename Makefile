@@ -87,7 +87,6 @@ bench: packages-build packages-bench $(VENV)/installed
 	tools/make_rootfs.sh $(BUILD)/bench-rootfs desktop
 	cmake $(NATIVE_FLAGS) -B $(BUILD)/bench -DBOOTPRESS_TESTS=ON -DCMAKE_BUILD_TYPE=Release
 	cmake --build $(BUILD)/bench
-	tools/make_rootfs.sh $(BUILD)/bench-rootfs desktop
 	BUILD=$(BUILD) PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python tests/bench/bench.py
 
 lint: packages-build packages-test packages-lint $(VENV)/installed $(VENV)/developed
