@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 #include <unordered_map>
 
 #include "image/inode.hpp"
@@ -209,8 +210,8 @@ std::string ImageIndex::path(std::uint32_t node) const {
   std::vector<std::uint32_t> chain;
   for (std::uint32_t at = node; at != 0; at = nodes[at].parent) chain.push_back(at);
   std::string path;
-  for (auto at = chain.rbegin(); at != chain.rend(); ++at) {
-    path.append(path.empty() ? "" : "/").append(text(nodes[*at].name));
+  for (const std::uint32_t at : std::views::reverse(chain)) {
+    path.append(path.empty() ? "" : "/").append(text(nodes[at].name));
   }
   return path;
 }
