@@ -193,6 +193,13 @@ TEST(ImageTest, MissingFileAndDirectoryAreSourceErrors) {
   }
 }
 
+// What fuzzing found stays found.
+TEST(ImageTest, EveryFileOfTheFuzzCorpusIsSurvived) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::corpus_directory())) {
+    EXPECT_TRUE(survives(read_corpus(entry.path().filename()))) << entry.path();
+  }
+}
+
 // --- hostile names
 
 class HostileNameTest : public testing::TestWithParam<std::pair<std::string, std::string>> {};
