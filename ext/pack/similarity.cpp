@@ -43,6 +43,8 @@ constexpr std::uint64_t kFinest = 64;
 constexpr std::size_t kMostSharers = 200;
 // Fewer shared features are chance; the pairs are many.
 constexpr std::uint32_t kLeastShared = 3;
+// Edges kept from one tail to later ones, the heaviest, which bounds memory.
+constexpr std::ptrdiff_t kMostEdges = 32;
 // Fragments held open while packing. More fill better but mix: 2 to 4 are alike.
 constexpr std::size_t kOpenFragments = 3;
 // Tails and pairs per job: enough that handing out costs nothing, few enough to share evenly.
@@ -224,15 +226,26 @@ class EdgeFinder {
         if (shared_[b]++ == 0) met_.push_back(b);
       }
     }
+    const auto first = static_cast<std::ptrdiff_t>(edges.size());
     for (const Place b : met_) {
       const std::uint32_t shared = std::exchange(shared_[b], 0);
       if (shared >= kLeastShared && tails_[a].size + tails_[b].size <= block_size_) {
         edges.push_back({shared, a, b});
       }
     }
+    keep_heaviest(edges, first);
   }
 
  private:
+  static void keep_heaviest(std::vector<Edge>& edges, std::ptrdiff_t first) {
+    const auto begin = edges.begin() + first;
+    if (edges.end() - begin <= kMostEdges) return;
+    std::partial_sort(begin, begin + kMostEdges, edges.end(), [](const Edge& x, const Edge& y) {
+      return x.shared != y.shared ? x.shared > y.shared : x.b < y.b;
+    });
+    edges.erase(begin + kMostEdges, edges.end());
+  }
+
   const Index& index_;
   std::span<const Tail> tails_;
   std::uint32_t block_size_;
