@@ -57,6 +57,7 @@ class Unpacker {
       make_directories();
       monitor_.tick(progress());
       write_files();
+      monitor_.tick(progress());
       make_others();
       make_hard_links();
       finish_directories();

@@ -131,7 +131,7 @@ class ActingMonitor final : public Monitor {
 
 TEST_F(UnpackTest, StoppedAtAnyTickLeavesNothing) {
   const auto bytes = read_corpus("mksquashfs-gzip.sqfs");
-  for (int stop_at = 0; stop_at < 3; ++stop_at) {
+  for (int stop_at = 0; stop_at < 4; ++stop_at) {
     int ticks = 0;
     ActingMonitor monitor([&](const Progress&) {
       if (ticks++ == stop_at) throw Error(ErrorKind::interrupted, "stopped");
