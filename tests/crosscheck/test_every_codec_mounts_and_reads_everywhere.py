@@ -35,17 +35,43 @@ def block_size(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="module", params=list(CASES))
-def image(
-    request: pytest.FixtureRequest,
-    block_size: int,
-    debian: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def options(request: pytest.FixtureRequest, block_size: int) -> PackOptions:
+    return replace(CASES[request.param], block_size=block_size)
+
+
+@pytest.fixture(scope="module")
+def image(options: PackOptions, debian: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("codec") / "debian.squashfs"
-    options = replace(CASES[request.param], block_size=block_size)
     report = bootpress.pack(debian, path, options=options)
     assert report.image_bytes == path.stat().st_size
     assert path.stat().st_size % 4096 == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def part(debian: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A part of the tree for the readers that decompress a fragment again for each file in it."""
+    root = tmp_path_factory.mktemp("part") / "root"
+    root.mkdir()
+    run(
+        "cp",
+        "-a",
+        "--parents",
+        "etc",
+        "usr/bin",
+        "usr/lib/udev",
+        "var/lib/pam",
+        "dev",
+        root,
+        cwd=debian,
+    )
+    return root
+
+
+@pytest.fixture(scope="module")
+def part_image(options: PackOptions, part: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("codec-part") / "part.squashfs"
+    bootpress.pack(part, path, options=options)
     return path
 
 
@@ -60,21 +86,21 @@ def test_unsquashfs_extracts_what_was_packed(image: Path, debian: Path, tmp_path
     assert find_differences(debian, tmp_path / "out") == []
 
 
-def test_rdsquashfs_unpacks_what_was_packed(image: Path, debian: Path, tmp_path: Path) -> None:
+def test_rdsquashfs_unpacks_what_was_packed(part_image: Path, part: Path, tmp_path: Path) -> None:
     need("rdsquashfs")
     out = tmp_path / "out"
     out.mkdir()
     # -D devices, -S sockets, -F fifos, -L symlinks, -C chmod, -O chown, -T times, -X xattrs.
     # It writes several names of an inode as files of their own: groups are judged by the kernel.
-    run("rdsquashfs", "-q", "-C", "-O", "-T", "-X", "-u", "/", "-p", out, image)
-    differences = find_differences(debian, out)
+    run("rdsquashfs", "-q", "-C", "-O", "-T", "-X", "-u", "/", "-p", out, part_image)
+    differences = find_differences(part, out)
     kept = [line for line in differences if ": links:" not in line and ": group:" not in line]
     # 1.2.0 leaves the times of directories at the moment of unpacking.
     assert [line for line in kept if ": mtime:" not in line] == []
 
 
-def test_dissect_reads_what_was_packed(image: Path, debian: Path) -> None:
-    assert read_by_dissect(image, debian) > 1000
+def test_dissect_reads_what_was_packed(part_image: Path, part: Path) -> None:
+    assert read_by_dissect(part_image, part) > 300
 
 
 def test_our_own_reader_agrees(image: Path, debian: Path) -> None:
@@ -83,14 +109,16 @@ def test_our_own_reader_agrees(image: Path, debian: Path) -> None:
     assert report.seal == "intact"
 
 
-def test_sqfsdiff_sees_no_difference_to_an_image_of_gensquashfs(
-    debian: Path, tmp_path: Path
-) -> None:
+def test_sqfsdiff_sees_no_difference_to_an_image_of_gensquashfs(part: Path, tmp_path: Path) -> None:
     need("gensquashfs", "sqfsdiff")
-    run("gensquashfs", "-q", "-k", "-x", "-D", debian, "-c", "gzip", tmp_path / "theirs")
-    # gensquashfs does not find hard links and stores them as files, which sqfsdiff ignores; the
-    # root's own attributes are defaults in theirs.
-    bootpress.pack(debian, tmp_path / "ours", options=PackOptions(codec="gzip", level=1))
+    run("gensquashfs", "-q", "-k", "-x", "-D", part, "-c", "gzip", tmp_path / "theirs")
+    bootpress.pack(part, tmp_path / "ours", options=PackOptions(codec="gzip", level=1))
     done = run("sqfsdiff", "-a", tmp_path / "theirs", "-b", tmp_path / "ours", check=False)
-    assert done.stdout.decode().splitlines() == []
-    assert done.returncode == 0
+    # 1.2.0 knows no hard links in a directory that it packs: it stores the file twice, with a basic
+    # inode where ours is extended, and sqfsdiff tells only that.
+    linked = {
+        f"/{entry.path} has an extended type"
+        for entry in bootpress.Image(tmp_path / "ours").walk()
+        if entry.stat.type == "file" and entry.stat.links > 1
+    }
+    assert set(done.stdout.decode().splitlines()) <= linked
