@@ -161,8 +161,7 @@ py::bytes read_file(const Tree& tree, std::uint64_t number, std::uint64_t offset
 // An image with its tree, which is made once.
 struct PyImage {
   explicit PyImage(const std::string& path)
-      : image(Image::open(open_image_file(path))),
-        tree(std::make_shared<Tree>(image->tree())) {}
+      : image(Image::open(open_image_file(path))), tree(std::make_shared<Tree>(image->tree())) {}
   std::shared_ptr<const Image> image;
   std::shared_ptr<Tree> tree;
 };
@@ -180,10 +179,12 @@ py::dict image_info(const PyImage& self) {
   info["root_inode"] = s.root_inode;
   info["bytes_used"] = s.bytes_used;
   info["image_bytes"] = self.image->bytes().size();
-  const std::pair<const char*, std::uint64_t> tables[] = {
-      {"inode_table", s.inode_table},       {"directory_table", s.directory_table},
-      {"fragment_table", s.fragment_table}, {"export_table", s.export_table},
-      {"id_table", s.id_table},             {"xattr_table", s.xattr_table}};
+  const std::pair<const char*, std::uint64_t> tables[] = {{"inode_table", s.inode_table},
+                                                          {"directory_table", s.directory_table},
+                                                          {"fragment_table", s.fragment_table},
+                                                          {"export_table", s.export_table},
+                                                          {"id_table", s.id_table},
+                                                          {"xattr_table", s.xattr_table}};
   for (const auto& [name, offset] : tables) {
     info[name] = offset == squashfs::kAbsent ? py::object(py::none()) : py::int_(offset);
   }
@@ -222,10 +223,9 @@ py::dict layout_row(const PyImage& self, std::uint64_t number) {
     if (file.fragment != squashfs::kNoFragment) {
       const FragmentEntry& fragment = self.image->fragments()[file.fragment];
       row["fragment"] = file.fragment;
-      row["fragment_extent"] =
-          extent_row(fragment.start, fragment.word & squashfs::kBlockSizeMask);
-      row["tail"] = extent_row(file.fragment_offset,
-                               file.size % self.image->superblock().block_size);
+      row["fragment_extent"] = extent_row(fragment.start, fragment.word & squashfs::kBlockSizeMask);
+      row["tail"] =
+          extent_row(file.fragment_offset, file.size % self.image->superblock().block_size);
     }
   }
   row["blocks"] = blocks;
@@ -243,8 +243,8 @@ std::vector<std::tuple<std::uint64_t, std::uint32_t, bool>> fragment_rows(const 
 
 std::vector<py::dict> codec_rows() {
   std::vector<py::dict> rows;
-  for (const CodecId id : {CodecId::gzip, CodecId::xz, CodecId::lzo, CodecId::lz4, CodecId::zstd,
-                           CodecId::none}) {
+  for (const CodecId id :
+       {CodecId::gzip, CodecId::xz, CodecId::lzo, CodecId::lz4, CodecId::zstd, CodecId::none}) {
     const LevelRange levels = level_range(id);
     py::dict row;
     row["name"] = std::string(codec_name(id));
@@ -266,10 +266,9 @@ std::vector<std::string> bcj_names() {
   return names;
 }
 
-constexpr std::pair<const char*, ColdOrder> kColdOrders[] = {
-    {"similarity", ColdOrder::similarity},
-    {"path", ColdOrder::path},
-    {"gathered", ColdOrder::gathered}};
+constexpr std::pair<const char*, ColdOrder> kColdOrders[] = {{"similarity", ColdOrder::similarity},
+                                                             {"path", ColdOrder::path},
+                                                             {"gathered", ColdOrder::gathered}};
 
 ColdOrder cold_order_from_name(const std::string& name) {
   for (const auto& [known, order] : kColdOrders) {
@@ -330,8 +329,8 @@ py::dict pack(const Tree& tree, const std::string& target, const std::string& co
       .memory = memory,
       .verify = verify,
   };
-  const PackResult result = run_released(
-      monitor, [&](Monitor& m) { return pack_image(tree, target, options, m); });
+  const PackResult result =
+      run_released(monitor, [&](Monitor& m) { return pack_image(tree, target, options, m); });
   return pack_row(tree, result);
 }
 
@@ -361,8 +360,8 @@ py::dict verify(const PyImage& self, unsigned jobs, const PyMonitorCall& monitor
 py::tuple unpack_image(const PyImage& self, const std::string& directory, unsigned jobs,
                        bool owners, bool xattrs, const PyMonitorCall& monitor) {
   const UnpackOptions options{.jobs = std::max(jobs, 1U), .owners = owners, .xattrs = xattrs};
-  const UnpackResult result = run_released(
-      monitor, [&](Monitor& m) { return unpack(self.image, directory, options, m); });
+  const UnpackResult result =
+      run_released(monitor, [&](Monitor& m) { return unpack(self.image, directory, options, m); });
   return py::make_tuple(result.files, result.bytes, rows_of(result.skipped));
 }
 
@@ -444,8 +443,8 @@ PYBIND11_MODULE(_core, m) {
   m.def(
       "scan_directory",
       [](const std::string& path, const Selection& selection, const PyMonitorCall& monitor) {
-        return run_released(
-            monitor, [&](Monitor& t) { return shared(scan_directory(path, selection, t)); });
+        return run_released(monitor,
+                            [&](Monitor& t) { return shared(scan_directory(path, selection, t)); });
       },
       py::arg("path"), py::arg("selection"), py::arg("monitor") = py::none());
   m.def(

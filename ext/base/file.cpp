@@ -42,8 +42,8 @@ Fd::~Fd() {
 std::int64_t read_at(int fd, std::uint64_t offset, ByteSpan out) {
   std::size_t done = 0;
   while (done < out.size()) {
-    const ssize_t got = pread(fd, out.data() + done, out.size() - done,
-                              static_cast<off_t>(offset + done));
+    const ssize_t got =
+        pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return -1;
     if (got == 0) break;
@@ -55,8 +55,8 @@ std::int64_t read_at(int fd, std::uint64_t offset, ByteSpan out) {
 bool write_at(int fd, std::uint64_t offset, ByteView bytes) {
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t put = pwrite(fd, bytes.data() + done, bytes.size() - done,
-                               static_cast<off_t>(offset + done));
+    const ssize_t put =
+        pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return false;
     done += static_cast<std::size_t>(put);

@@ -22,6 +22,7 @@ class Fd {
   ~Fd();
 
   [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
 
  private:

@@ -9,7 +9,7 @@
 namespace bootpress {
 
 struct Progress {
-  std::string_view stage;         // "gather", "compress", "unpack", …: static text
+  std::string_view stage;  // "gather", "compress", "unpack", …: static text
   std::uint64_t done_bytes = 0;
   std::uint64_t total_bytes = 0;  // 0: unknown
   std::uint64_t done_files = 0;

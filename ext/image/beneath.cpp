@@ -15,33 +15,33 @@ namespace {
 
 constexpr int kFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
 
-UniqueFd open_by_openat2(int root, const std::string& path) {
+Fd open_by_openat2(int root, const std::string& path) {
   struct open_how how{};
   how.flags = kFlags;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
+  return Fd(static_cast<int>(::syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
 }
 
-UniqueFd open_by_components(int root, std::string_view path) {
-  UniqueFd at(::openat(root, ".", kFlags));
-  while (at.valid() && !path.empty()) {
+Fd open_by_components(int root, std::string_view path) {
+  Fd at(::openat(root, ".", kFlags));
+  while (at && !path.empty()) {
     const std::size_t slash = path.find('/');
     const std::string component(path.substr(0, slash));
     path = slash == std::string_view::npos ? std::string_view{} : path.substr(slash + 1);
-    at = UniqueFd(::openat(at.get(), component.c_str(), kFlags | O_NOFOLLOW));
+    at = Fd(::openat(at.get(), component.c_str(), kFlags | O_NOFOLLOW));
   }
   return at;
 }
 
 }  // namespace
 
-UniqueFd open_directory_beneath(int root, const std::string& path, Beneath how) {
+Fd open_directory_beneath(int root, const std::string& path, Beneath how) {
   // ENOSYS: before Linux 5.6. EPERM: a seccomp filter that does not know the call (older container
   // runtimes); the call itself never fails that way.
   static std::atomic<bool> has_openat2{true};
   if (how == Beneath::automatic && has_openat2 && !path.empty() && path.size() < PATH_MAX) {
-    UniqueFd opened = open_by_openat2(root, path);
-    if (opened.valid() || (errno != ENOSYS && errno != EPERM)) return opened;
+    Fd opened = open_by_openat2(root, path);
+    if (opened || (errno != ENOSYS && errno != EPERM)) return opened;
     has_openat2 = false;
   }
   return open_by_components(root, path);
@@ -54,7 +54,7 @@ int DirectoryCache::open(InodeId directory) {
     slot.directory = kNoInode;
     const std::string path = tree_.path(directory);
     slot.fd = open_directory_beneath(root_, path);
-    if (!slot.fd.valid()) {
+    if (!slot.fd) {
       const int code = errno;
       if (code == ELOOP || code == ENOTDIR || code == EXDEV || code == ENOENT) {
         throw Error(ErrorKind::target,

@@ -4,44 +4,15 @@
 // puts one there and whenever.
 #pragma once
 
-#include <unistd.h>
-
 #include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
+#include "base/file.hpp"
 #include "tree/tree.hpp"
 
 namespace bootpress {
-
-// Owns a file descriptor.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  ~UniqueFd() { reset(); }
-
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool valid() const { return fd_ >= 0; }
-  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
-  void reset() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_ = -1;
-};
 
 enum class Beneath {
   automatic,      // openat2 where the kernel has it and lets us, otherwise one step per component
@@ -50,8 +21,8 @@ enum class Beneath {
 
 // Opens the directory `path` (relative, no "..") below `root` with O_PATH. Invalid with errno set
 // on failure: ELOOP or ENOTDIR where a component is a symbolic link or no directory.
-[[nodiscard]] UniqueFd open_directory_beneath(int root, const std::string& path,
-                                              Beneath how = Beneath::automatic);
+[[nodiscard]] Fd open_directory_beneath(int root, const std::string& path,
+                                        Beneath how = Beneath::automatic);
 
 // Keeps the directories of a tree that were used last open. One per thread.
 class DirectoryCache {
@@ -67,7 +38,7 @@ class DirectoryCache {
   static constexpr std::size_t kSlots = 64;
   struct Slot {
     InodeId directory = kNoInode;
-    UniqueFd fd;
+    Fd fd;
   };
 
   const Tree& tree_;

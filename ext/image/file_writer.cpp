@@ -36,22 +36,22 @@ void FileWriter::load_fragment(std::uint32_t number) {
       state_.image.read_stored(entry.start, entry.word, *decompressor_, scratch_, fragment_);
 }
 
-UniqueFd FileWriter::make_file(InodeId id) {
+Fd FileWriter::make_file(InodeId id) {
   const Inode& inode = state_.tree[id];
   const std::string name(state_.tree.text(inode.name));
-  UniqueFd fd(::openat(directories_.open(inode.parent), name.c_str(),
-                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!fd.valid()) fail("creating", id);
+  Fd fd(::openat(directories_.open(inode.parent), name.c_str(),
+                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd) fail("creating", id);
   state_.made[id] = 1;
   return fd;
 }
 
-UniqueFd FileWriter::open_split(const UnpackItem& item) {
+Fd FileWriter::open_split(const UnpackItem& item) {
   SplitFile& split = state_.splits[item.split];
   const std::lock_guard lock(split.mutex);
   struct stat status{};
   if (!split.made) {
-    UniqueFd fd = make_file(item.file);
+    Fd fd = make_file(item.file);
     if (::fstat(fd.get(), &status) != 0) fail("examining", item.file);
     set_size(fd.get(), item.file);
     split.device = status.st_dev;
@@ -61,9 +61,9 @@ UniqueFd FileWriter::open_split(const UnpackItem& item) {
   }
   const Inode& inode = state_.tree[item.file];
   const std::string name(state_.tree.text(inode.name));
-  UniqueFd fd(::openat(directories_.open(inode.parent), name.c_str(),
-                       O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!fd.valid() || ::fstat(fd.get(), &status) != 0) fail("opening", item.file);
+  Fd fd(::openat(directories_.open(inode.parent), name.c_str(),
+                 O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd || ::fstat(fd.get(), &status) != 0) fail("opening", item.file);
   if (status.st_dev != split.device || status.st_ino != split.inode) {
     throw Error(ErrorKind::target,
                 "someone replaced /" + state_.tree.path(item.file) + " while it was unpacked",
@@ -76,7 +76,7 @@ void FileWriter::write_item(const UnpackItem& item) {
   const std::uint64_t size = state_.tree[item.file].size;
   const FileBlocks blocks = state_.image.blocks(state_.tree[item.file].data);
   const bool whole = item.split == kNotSplit;
-  const UniqueFd fd = whole ? make_file(item.file) : open_split(item);
+  const Fd fd = whole ? make_file(item.file) : open_split(item);
   std::uint64_t end = write_blocks(fd.get(), item, blocks);
   if (item.tail) {
     write_tail(fd.get(), item.file, blocks);

@@ -49,8 +49,8 @@ class FileWriter {
  private:
   void load_fragment(std::uint32_t number);
   void write_item(const UnpackItem& item);
-  [[nodiscard]] UniqueFd make_file(InodeId id);
-  [[nodiscard]] UniqueFd open_split(const UnpackItem& item);
+  [[nodiscard]] Fd make_file(InodeId id);
+  [[nodiscard]] Fd open_split(const UnpackItem& item);
   // Writes an item's blocks; holes stay holes. Returns where the last byte written ends.
   std::uint64_t write_blocks(int fd, const UnpackItem& item, const FileBlocks& blocks);
   void write_tail(int fd, InodeId id, const FileBlocks& blocks);

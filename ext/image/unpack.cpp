@@ -172,7 +172,7 @@ class Unpacker {
       return;
     }
     // The cache may drop one directory when it opens the other: this one is held apart.
-    const UniqueFd from(::fcntl(directories_.open(tree_[entry.inode].parent), F_DUPFD_CLOEXEC, 0));
+    const Fd from(::fcntl(directories_.open(tree_[entry.inode].parent), F_DUPFD_CLOEXEC, 0));
     const std::string name(tree_.text(entry.name));
     if (::linkat(from.get(), name_of(entry.inode).c_str(), directories_.open(directory),
                  name.c_str(), 0) != 0) {
@@ -186,8 +186,8 @@ class Unpacker {
     finishing_ = true;
     for (InodeId id = static_cast<InodeId>(tree_.size()); id-- > 0;) {
       if (tree_[id].type != FileType::directory) continue;
-      const UniqueFd fd(::openat(directories_.open(id), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-      if (!fd.valid()) fail("opening", id);
+      const Fd fd(::openat(directories_.open(id), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      if (!fd) fail("opening", id);
       attributes_.set(fd.get(), id);
       ++done_files_;
       tick();

@@ -16,8 +16,8 @@ UnpackTarget::UnpackTarget(std::filesystem::path path)
     throw system_error(ErrorKind::target, "creating", path_.native());
   }
   const int no_follow = made_ ? O_NOFOLLOW : 0;  // a link to an existing directory is the caller's
-  fd_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_follow));
-  if (!fd_.valid()) throw system_error(ErrorKind::target, "opening", path_.native());
+  fd_ = Fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_follow));
+  if (!fd_) throw system_error(ErrorKind::target, "opening", path_.native());
   if (made_) return;
   if (!is_empty()) {
     throw Error(ErrorKind::target, path_.native() + " is not empty",
@@ -32,8 +32,8 @@ bool UnpackTarget::is_empty() const {
   struct Close {
     void operator()(DIR* stream) const { ::closedir(stream); }
   };
-  UniqueFd copy(::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::unique_ptr<DIR, Close> stream(copy.valid() ? ::fdopendir(copy.get()) : nullptr);
+  Fd copy(::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, Close> stream(copy ? ::fdopendir(copy.get()) : nullptr);
   if (!stream) throw system_error(ErrorKind::target, "reading", path_.native());
   (void)copy.release();  // closedir() closes it
   while (const dirent* entry = ::readdir(stream.get())) {

@@ -30,7 +30,7 @@ class UnpackTarget {
   std::filesystem::path path_;
   bool made_;
   mode_t old_mode_ = 0755;
-  UniqueFd fd_;
+  Fd fd_;
 };
 
 }  // namespace bootpress

@@ -34,9 +34,9 @@ void check_blocks(const Image& image, const Inode& read, const Tree& tree, Inode
   const auto words = std::span(plan.words).subspan(content.first_word, content.word_count);
   require(found.start == content.start && std::ranges::equal(found.words, words), path, "blocks");
   require(found.fragment == content.fragment, path, "fragment");
-  require(content.fragment == squashfs::kNoFragment ||
-              found.fragment_offset == content.fragment_offset,
-          path, "place in its fragment");
+  require(
+      content.fragment == squashfs::kNoFragment || found.fragment_offset == content.fragment_offset,
+      path, "place in its fragment");
 }
 
 void check_names(const Image& image, const Tree& tree, const Plan& plan) {
@@ -119,16 +119,16 @@ void check_content(const Image& image, const Plan& plan, const StoredBlocks& sto
         return [&, worker](std::uint64_t number) {
           const StoredExtent& extent = extents[number];
           if (extent.word == 0) return;
-          const std::size_t size = image.read_stored(extent.start, extent.word,
-                                                     *worker->decompressor, worker->scratch,
-                                                     worker->block);
+          const std::size_t size = image.read_stored(
+              extent.start, extent.word, *worker->decompressor, worker->scratch, worker->block);
           if (XXH3_64bits(worker->block.data(), size) != stored.job_hashes[number]) {
             mismatch("the block at byte " + std::to_string(extent.start));
           }
           done += size;
         };
       },
-      monitor, [&] {
+      monitor,
+      [&] {
         return Progress{.stage = "verify",
                         .done_bytes = done,
                         .total_bytes = plan.total_bytes,

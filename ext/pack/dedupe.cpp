@@ -13,7 +13,8 @@ namespace bootpress {
 
 namespace {
 
-constexpr std::size_t kChunk = 1 << 17;  // bytes read at once, the usual block: stays in the L2 cache
+constexpr std::size_t kChunk =
+    1 << 17;  // bytes read at once, the usual block: stays in the L2 cache
 
 struct Candidate {
   InodeId inode = 0;
@@ -46,7 +47,7 @@ std::vector<Candidate> same_sized(const Tree& tree) {
 XXH128_hash_t hash_file(const Tree& tree, InodeId id, std::vector<std::byte>& buffer) {
   const std::unique_ptr<FileReader> reader = tree.source().open(tree, id);
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
-                                                                             XXH3_freeState);
+                                                                              XXH3_freeState);
   XXH3_128bits_reset(state.get());
   const std::uint64_t size = tree[id].size;
   for (std::uint64_t at = 0; at < size; at += kChunk) {

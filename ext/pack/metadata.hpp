@@ -41,10 +41,10 @@ class MetadataTable {
   Compressor* compressor_;
   std::uint64_t raw_units_;
   std::uint64_t size_ = 0;
-  std::vector<std::byte> raw_;            // the stream's raw part
-  std::vector<std::byte> open_;           // the unit being filled
-  std::vector<std::byte> stored_;         // closed units behind the raw ones
-  std::vector<std::uint64_t> starts_;     // of those units and the open one, in the table
+  std::vector<std::byte> raw_;         // the stream's raw part
+  std::vector<std::byte> open_;        // the unit being filled
+  std::vector<std::byte> stored_;      // closed units behind the raw ones
+  std::vector<std::uint64_t> starts_;  // of those units and the open one, in the table
   std::vector<std::byte> scratch_;
 };
 

@@ -31,8 +31,7 @@ std::uint32_t job_size(const Tree& tree, const Plan& plan, const BlockJob& job) 
     for (const Piece& piece : plan.fragment(job.subject)) size += piece.length;
     return size;
   }
-  const std::uint64_t rest =
-      tree[job.subject].size - std::uint64_t{job.block} * plan.block_size;
+  const std::uint64_t rest = tree[job.subject].size - std::uint64_t{job.block} * plan.block_size;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(rest, plan.block_size));
 }
 
@@ -41,9 +40,7 @@ struct Slot {
   Buffer bytes;
   std::uint32_t word = 0;  // stored bytes | kBlockRaw, 0: a hole
   bool ready = false;
-  [[nodiscard]] ByteView stored() const {
-    return {bytes.get(), word & squashfs::kBlockSizeMask};
-  }
+  [[nodiscard]] ByteView stored() const { return {bytes.get(), word & squashfs::kBlockSizeMask}; }
 };
 
 class Pipeline {
@@ -63,7 +60,8 @@ class Pipeline {
 
   StoredBlocks run(Monitor& monitor) {
     run_parallel(
-        options_.jobs, plan_.jobs.size(), [this] { return make_worker(); }, monitor, [this] {
+        options_.jobs, plan_.jobs.size(), [this] { return make_worker(); }, monitor,
+        [this] {
           return Progress{.stage = "compress",
                           .done_bytes = done_bytes_,
                           .total_bytes = plan_.total_bytes,

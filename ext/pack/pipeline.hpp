@@ -50,7 +50,7 @@ struct BlockStatistics {
   std::uint64_t data_blocks = 0;  // with data in the image
   std::uint64_t raw_blocks = 0;   // data blocks and fragments that did not shrink
   std::uint64_t hole_blocks = 0;
-  std::uint64_t hot_bytes = 0;    // stored bytes of the hot region
+  std::uint64_t hot_bytes = 0;  // stored bytes of the hot region
 };
 
 struct StoredBlocks {

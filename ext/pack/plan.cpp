@@ -79,8 +79,8 @@ class Planner {
         content = checked_cast<std::uint32_t>(plan_.contents.size(), "the number of files");
         plan_.contents.push_back({.first_word = plan_.words.size()});
         const bool tail = fragments_ && inode.size % plan_.block_size != 0;
-        const std::uint64_t blocks = inode.size / plan_.block_size +
-                                     (inode.size % plan_.block_size != 0 && !tail ? 1 : 0);
+        const std::uint64_t blocks =
+            inode.size / plan_.block_size + (inode.size % plan_.block_size != 0 && !tail ? 1 : 0);
         plan_.contents.back().word_count =
             checked_cast<std::uint32_t>(blocks, "the number of blocks of /" + tree_.path(id));
         plan_.words.resize(plan_.words.size() + blocks);
@@ -160,8 +160,8 @@ Order order_files(const Tree& tree, std::span<const InodeId> original, const Ord
     order.cold_tails.push_back(id);
   }
   if (options.cold_order == ColdOrder::similarity) {
-    order.cold_tails = order_by_similarity(tree, order.cold_tails, options.block_size,
-                                           options.jobs, monitor);
+    order.cold_tails =
+        order_by_similarity(tree, order.cold_tails, options.block_size, options.jobs, monitor);
   }
   return order;
 }

@@ -74,9 +74,9 @@ struct Plan {
   static constexpr std::uint32_t kNoContent = std::numeric_limits<std::uint32_t>::max();
 
   std::uint32_t block_size = 0;
-  std::vector<BlockJob> jobs;              // in the order they lie in the image
-  std::uint64_t hot_jobs = 0;              // how many of them are the hot region
-  std::vector<std::uint32_t> content_of;   // per inode: index into contents, or kNoContent
+  std::vector<BlockJob> jobs;             // in the order they lie in the image
+  std::uint64_t hot_jobs = 0;             // how many of them are the hot region
+  std::vector<std::uint32_t> content_of;  // per inode: index into contents, or kNoContent
   std::vector<Content> contents;
   std::vector<std::uint32_t> words;        // block words of all contents; holes are 0 already
   std::vector<Piece> pieces;               // of all fragments, one after the other

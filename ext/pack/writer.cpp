@@ -32,10 +32,10 @@ namespace {
 using squashfs::InodeType;
 using squashfs::kMetadataUnit;
 
-constexpr std::uint32_t kHeaderSize = 12;       // of a directory listing's header
-constexpr std::uint32_t kEntrySize = 8;         // of its entries, without the name
-constexpr std::uint32_t kIndexEntrySize = 12;   // without the name
-constexpr std::uint32_t kListingExtra = 3;      // the size field counts "." and ".." as three bytes
+constexpr std::uint32_t kHeaderSize = 12;      // of a directory listing's header
+constexpr std::uint32_t kEntrySize = 8;        // of its entries, without the name
+constexpr std::uint32_t kIndexEntrySize = 12;  // without the name
+constexpr std::uint32_t kListingExtra = 3;     // the size field counts "." and ".." as three bytes
 constexpr std::uint64_t kBasicLimit = 0xffffffff;
 constexpr std::uint32_t kBasicListingLimit = 0xffff;
 

@@ -20,8 +20,8 @@ namespace bootpress {
 // to it, as a boot looks them up. The rest follows with every directory behind what is in it, so
 // that its listing, which refers to those inodes, can be written in one go.
 struct InodeOrder {
-  std::vector<InodeId> inodes;  // all of the tree's, in table order
-  std::size_t hot_count = 0;    // how many of them are hot
+  std::vector<InodeId> inodes;         // all of the tree's, in table order
+  std::size_t hot_count = 0;           // how many of them are hot
   std::vector<std::uint32_t> numbers;  // per inode: 1..count, by place in the table
 };
 [[nodiscard]] InodeOrder order_inodes(const Tree& tree, const Order& order);

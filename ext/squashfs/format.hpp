@@ -56,9 +56,9 @@ inline constexpr std::size_t kExportsPerUnit = kMetadataUnit / 8;
 inline constexpr std::size_t kXattrIdSize = 16;
 inline constexpr std::size_t kXattrIdsPerUnit = kMetadataUnit / kXattrIdSize;
 
-inline constexpr std::size_t kMaxNameLength = 256;       // bytes (Linux' own limit is 255)
+inline constexpr std::size_t kMaxNameLength = 256;        // bytes (Linux' own limit is 255)
 inline constexpr std::size_t kMaxDirHeaderEntries = 256;  // entries behind one directory header
-inline constexpr std::size_t kMaxSymlinkLength = 4096;  // longer targets are rejected: PAGE_SIZE
+inline constexpr std::size_t kMaxSymlinkLength = 4096;    // longer targets are rejected: PAGE_SIZE
 
 namespace flag {
 inline constexpr std::uint16_t raw_inodes = 0x0001;
@@ -94,7 +94,8 @@ enum class InodeType : std::uint16_t {
 
 // Xattr key types: the prefix, with 0x100 set where the value is stored out of line.
 inline constexpr std::uint16_t kXattrOutOfLine = 0x100;
-inline constexpr std::array<std::string_view, 3> kXattrPrefixes = {"user.", "trusted.", "security."};
+inline constexpr std::array<std::string_view, 3> kXattrPrefixes = {"user.", "trusted.",
+                                                                   "security."};
 
 struct Superblock {
   std::uint32_t inode_count = 0;

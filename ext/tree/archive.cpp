@@ -127,12 +127,12 @@ class ArchiveReader {
 
   void take_entry() {
     Node node;
-    node.path = normal_path(bytes_of(archive_entry_pathname(entry_),
-                                     archive_entry_pathname_utf8(entry_)));
+    node.path =
+        normal_path(bytes_of(archive_entry_pathname(entry_), archive_entry_pathname_utf8(entry_)));
     node.xattrs = xattrs();
     node.inode = attributes(node.path);
-    const std::string link = bytes_of(archive_entry_hardlink(entry_),
-                                      archive_entry_hardlink_utf8(entry_));
+    const std::string link =
+        bytes_of(archive_entry_hardlink(entry_), archive_entry_hardlink_utf8(entry_));
     if (!link.empty()) {
       take_link(std::move(node), normal_path(link));
       return;
@@ -272,8 +272,8 @@ class ArchiveReader {
       return;
     }
     Node& known = nodes_[found->second];
-    const bool directories = known.inode.type == FileType::directory &&
-                             node.inode.type == FileType::directory;
+    const bool directories =
+        known.inode.type == FileType::directory && node.inode.type == FileType::directory;
     if (!directories && known.inode.type == FileType::directory) {
       throw Error(ErrorKind::source, "the archive " + name_ + " has " + node.path +
                                          " both as a directory and as something else");
@@ -329,22 +329,20 @@ class ArchiveReader {
     const auto found = by_path_.find(path);
     if (found != by_path_.end()) {
       if (nodes_[found->second].inode.type != FileType::directory) {
-        throw Error(ErrorKind::source,
-                    "the archive " + name_ + " has entries below " + path + ", which is no directory");
+        throw Error(ErrorKind::source, "the archive " + name_ + " has entries below " + path +
+                                           ", which is no directory");
       }
       return place(found->second);
     }
     const auto known = implied_.find(path);
     if (known != implied_.end()) return known->second;
     const std::size_t slash = path.rfind('/');
-    const InodeId parent =
-        slash == std::string::npos ? 0 : directory(path.substr(0, slash), mtime);
+    const InodeId parent = slash == std::string::npos ? 0 : directory(path.substr(0, slash), mtime);
     Inode inode;
     inode.type = FileType::directory;
     inode.mode = 0755;
     inode.mtime = mtime;
-    const InodeId id =
-        builder_.add(parent, std::string_view(path).substr(slash + 1), inode, {});
+    const InodeId id = builder_.add(parent, std::string_view(path).substr(slash + 1), inode, {});
     implied_.emplace(path, id);
     return id;
   }
@@ -352,8 +350,8 @@ class ArchiveReader {
   // libarchive takes the end of the file for the end of a tar archive. A whole one ends in blocks
   // of zeros, so at least one block more than the last member's padding must have been consumed.
   void check_end_mark() {
-    const bool tar = (archive_format(archive_.get()) & ARCHIVE_FORMAT_BASE_MASK) ==
-                     ARCHIVE_FORMAT_TAR;
+    const bool tar =
+        (archive_format(archive_.get()) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
     if (!tar) return;
     const auto rest =
         static_cast<std::uint64_t>(archive_filter_bytes(archive_.get(), 0) - content_end_);

@@ -19,8 +19,7 @@ namespace bootpress {
 // so a pipe will do. Content goes to an unlinked file in `spool_directory`, from where any worker
 // can read it. `name` stands for the archive in messages. A later entry replaces an earlier one of
 // the same path, as tar does. The archive's own end mark must be there, otherwise it is cut short.
-[[nodiscard]] Tree read_archive(int fd, const std::string& name,
-                                const std::string& spool_directory, const Selection& selection,
-                                Monitor& monitor);
+[[nodiscard]] Tree read_archive(int fd, const std::string& name, const std::string& spool_directory,
+                                const Selection& selection, Monitor& monitor);
 
 }  // namespace bootpress

@@ -42,10 +42,10 @@ FileType type_of(mode_t mode) {
 // What must still hold when a file is read: which file it is and when it was last written, to the
 // nanosecond. Not ctime: a hard link made by a backup running meanwhile changes no content.
 std::uint64_t fingerprint(const struct stat& status) {
-  const std::array<std::uint64_t, 5> fields = {
-      status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size),
-      static_cast<std::uint64_t>(status.st_mtim.tv_sec),
-      static_cast<std::uint64_t>(status.st_mtim.tv_nsec)};
+  const std::array<std::uint64_t, 5> fields = {status.st_dev, status.st_ino,
+                                               static_cast<std::uint64_t>(status.st_size),
+                                               static_cast<std::uint64_t>(status.st_mtim.tv_sec),
+                                               static_cast<std::uint64_t>(status.st_mtim.tv_nsec)};
   return XXH3_64bits(fields.data(), sizeof fields);
 }
 
@@ -167,8 +167,9 @@ class Scanner {
     const char* relative = directory.empty() ? "." : directory.c_str();
     Fd fd(openat(root_.get(), relative, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!fd) throw system_error(ErrorKind::source, "cannot open the directory", shown(directory));
-    const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(dup(fd.get())), closedir);
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(fd.get()), closedir);
     if (!stream) throw system_error(ErrorKind::source, "cannot list", shown(directory));
+    (void)fd.release();  // closedir() closes it
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* entry = readdir(stream.get())) {

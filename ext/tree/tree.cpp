@@ -83,8 +83,8 @@ std::optional<InodeId> Tree::find(std::string_view path) const {
     if (name.empty()) continue;
     if (inodes_[at].type != FileType::directory) return std::nullopt;
     const std::span<const Entry> names = entries(at);
-    const auto found = std::ranges::lower_bound(names, name, {},
-                                                [&](const Entry& entry) { return text(entry.name); });
+    const auto found = std::ranges::lower_bound(
+        names, name, {}, [&](const Entry& entry) { return text(entry.name); });
     if (found == names.end() || text(found->name) != name) return std::nullopt;
     at = found->inode;
   }
@@ -186,9 +186,9 @@ InodeId TreeBuilder::add(InodeId parent, std::string_view name, Inode inode,
     placed.size = target.size();
     // The kernel rejects targets longer than a page.
     if (target.empty() || target.size() > squashfs::kMaxSymlinkLength) {
-      throw Error(ErrorKind::limit, "the symlink /" + tree_.path(id) + " has a target of " +
-                                        std::to_string(target.size()) +
-                                        " bytes; an image holds 1 to 4096",
+      throw Error(ErrorKind::limit,
+                  "the symlink /" + tree_.path(id) + " has a target of " +
+                      std::to_string(target.size()) + " bytes; an image holds 1 to 4096",
                   "leave it out with --exclude");
     }
   }
@@ -209,10 +209,9 @@ void TreeBuilder::attach(InodeId parent, std::string_view name, InodeId inode) {
                                        "', " + std::to_string(name.size()) + " bytes) in /" +
                                        tree_.path(parent));
   }
-  pending_.emplace_back(
-      parent, Entry{.name = {.offset = tree_.names_.size(),
-                             .length = static_cast<std::uint32_t>(name.size())},
-                    .inode = inode});
+  pending_.emplace_back(parent, Entry{.name = {.offset = tree_.names_.size(),
+                                               .length = static_cast<std::uint32_t>(name.size())},
+                                      .inode = inode});
   tree_.names_ += name;
 }
 

@@ -21,7 +21,8 @@
 
 namespace bootpress {
 
-using InodeId = std::uint32_t;  // index into Tree; the root is 0, a parent comes before its children
+using InodeId =
+    std::uint32_t;  // index into Tree; the root is 0, a parent comes before its children
 inline constexpr InodeId kNoInode = 0xffffffff;
 
 enum class FileType : std::uint8_t {
@@ -54,16 +55,16 @@ struct Inode {
   std::uint16_t mode = 0;  // permission bits, 07777
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::uint32_t links = 1;        // names that lead here (directories: 2 + subdirectories)
-  std::uint32_t device_major = 0; // devices only
+  std::uint32_t links = 1;         // names that lead here (directories: 2 + subdirectories)
+  std::uint32_t device_major = 0;  // devices only
   std::uint32_t device_minor = 0;
-  std::uint32_t xattrs = 0;       // index of a set in the tree, 0: none
-  InodeId parent = kNoInode;      // the first directory that names it; the root's own is kNoInode
-  NameRef name;                   // its name there
-  NameRef target;                 // symlinks only
-  std::int64_t mtime = 0;         // seconds since 1970
-  std::uint64_t size = 0;         // files: bytes; symlinks: the target's length; otherwise 0
-  std::uint64_t data = 0;         // the source's own handle of the content
+  std::uint32_t xattrs = 0;   // index of a set in the tree, 0: none
+  InodeId parent = kNoInode;  // the first directory that names it; the root's own is kNoInode
+  NameRef name;               // its name there
+  NameRef target;             // symlinks only
+  std::int64_t mtime = 0;     // seconds since 1970
+  std::uint64_t size = 0;     // files: bytes; symlinks: the target's length; otherwise 0
+  std::uint64_t data = 0;     // the source's own handle of the content
 };
 
 struct Entry {
@@ -129,7 +130,7 @@ class Tree {
  private:
   friend class TreeBuilder;
   std::vector<Inode> inodes_;
-  std::vector<Entry> entries_;                             // all directories', each one's together
+  std::vector<Entry> entries_;  // all directories', each one's together
   std::vector<std::pair<std::uint32_t, std::uint32_t>> spans_;  // per inode: first entry, count
   std::string names_;
   std::vector<std::vector<Xattr>> xattr_sets_;  // the first is the empty one

@@ -29,8 +29,9 @@ using testing::MemoryTree;
 
 class PackTest : public ::testing::Test {
  protected:
-  PackTest() : directory_(std::filesystem::temp_directory_path() /
-                          ("bootpress-pack-" + std::to_string(getpid()))) {
+  PackTest()
+      : directory_(std::filesystem::temp_directory_path() /
+                   ("bootpress-pack-" + std::to_string(getpid()))) {
     std::filesystem::create_directories(directory_);
   }
   ~PackTest() override { std::filesystem::remove_all(directory_); }
@@ -68,14 +69,15 @@ MemoryTree varied_tree() {
   tree.file("nothing", "");
   tree.link("d0/hard", tree.file("d0/original", made_up_text(100, 7)));
   tree.file("tagged", "x", {{.name = "user.tag", .value = std::string(300, 'v')}});
-  tree.file("tagged2", "y", {{.name = "user.tag", .value = std::string(300, 'v')},
-                             {.name = "security.other", .value = "w"}});
+  tree.file("tagged2", "y",
+            {{.name = "user.tag", .value = std::string(300, 'v')},
+             {.name = "security.other", .value = "w"}});
   return tree;
 }
 
 TEST_F(PackTest, EveryCodecReadsBackThroughTheReader) {
-  for (const CodecId id : {CodecId::none, CodecId::gzip, CodecId::lzo, CodecId::xz, CodecId::lz4,
-                           CodecId::zstd}) {
+  for (const CodecId id :
+       {CodecId::none, CodecId::gzip, CodecId::lzo, CodecId::xz, CodecId::lz4, CodecId::zstd}) {
     MemoryTree made = varied_tree();
     const Tree tree = made.finish();
     const PackResult result = pack_image(tree, target(), options(id), monitor_);
@@ -342,9 +344,8 @@ TEST(Tree, FindsPathsAndCountsLinks) {
 TEST(Select, LeavesOutAndForcesOwners) {
   MemoryTree made = varied_tree();
   const Tree tree = made.finish();
-  const Tree some = select(tree, {.excludes = {"d0", "same/*", "f1?"},
-                                  .owner = std::pair{7U, 8U},
-                                  .newest_mtime = 5});
+  const Tree some = select(
+      tree, {.excludes = {"d0", "same/*", "f1?"}, .owner = std::pair{7U, 8U}, .newest_mtime = 5});
   EXPECT_EQ(some.find("d0"), std::nullopt);
   EXPECT_TRUE(some.find("same"));
   EXPECT_EQ(some.find("same/a"), std::nullopt);
@@ -355,9 +356,9 @@ TEST(Select, LeavesOutAndForcesOwners) {
 }
 
 TEST(TreeBuilder, RefusesNamesThatNoDirectoryCanHold) {
-  for (const std::string& name : {std::string(), std::string("."), std::string(".."),
-                                  std::string("a/b"), std::string("a\0b", 3),
-                                  std::string(257, 'n')}) {
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("a/b"),
+        std::string("a\0b", 3), std::string(257, 'n')}) {
     TreeBuilder builder;
     EXPECT_THROW(builder.add(0, name, {}, {}), Error) << name;
   }

@@ -222,26 +222,26 @@ TEST_P(BeneathTest, FollowsNoSymlinkAtAnyDepth) {
   fs::create_directory_symlink(place_ / "outside", place_ / "root/link");
   fs::create_directory_symlink("../../outside", place_ / "root/a/up");
   fs::create_directory_symlink("b", place_ / "root/a/same");
-  const UniqueFd root(::open((place_ / "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  EXPECT_TRUE(open_directory_beneath(root.get(), "a/b/c", GetParam()).valid());
+  const Fd root(::open((place_ / "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_TRUE(bool(open_directory_beneath(root.get(), "a/b/c", GetParam())));
   for (const char* path : {"link", "link/share", "a/up", "a/up/bin", "a/same/c"}) {
-    EXPECT_FALSE(open_directory_beneath(root.get(), path, GetParam()).valid()) << path;
+    EXPECT_FALSE(bool(open_directory_beneath(root.get(), path, GetParam()))) << path;
     EXPECT_TRUE(errno == ELOOP || errno == ENOTDIR) << path;
   }
 }
 
 TEST_P(BeneathTest, OpensPathsLongerThanTheSystemTakes) {
   std::string path;
-  UniqueFd at(::open(place_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const UniqueFd root(::open(place_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  Fd at(::open(place_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const Fd root(::open(place_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   const std::string name(200, 'd');
   for (int depth = 0; depth < 30; ++depth) {
     ASSERT_EQ(::mkdirat(at.get(), name.c_str(), 0700), 0);
-    at = UniqueFd(::openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    at = Fd(::openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     path += (path.empty() ? "" : "/") + name;
   }
   ASSERT_GT(path.size(), 4096U);
-  EXPECT_TRUE(open_directory_beneath(root.get(), path, GetParam()).valid());
+  EXPECT_TRUE(bool(open_directory_beneath(root.get(), path, GetParam())));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, BeneathTest,
