@@ -18,10 +18,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -34,23 +32,32 @@ using Feature = std::uint32_t;
 // A tail's place in `files`: path order.
 using Place = std::uint32_t;
 
-// How many features all tails together may yield, which bounds time and memory: finer sketches of
-// small trees, coarser ones of large trees.
+// The percentages below are of the fragments' size on a system tree at 128 KiB / 1 MiB blocks; the
+// table behind them is in tests/bench/ORDER.md.
+//
+// About how many features all tails together may yield, which bounds time and memory: finer
+// sketches of small trees, coarser ones of large trees. Half of it loses 0.4% / 0.4%, the double
+// gains 0.2% / 0.2%.
 constexpr std::uint64_t kFeatureBudget = 3'000'000;
-// Bytes per feature, at the finest. Below 64 nothing is gained (ORDER.md).
+// Bytes per feature, at the finest. Half of it changes small trees by -0.5% to +0.2%, for up to
+// twice the features.
 constexpr std::uint64_t kFinest = 64;
 // A feature that more tails share says little (headers, padding, licences) and costs its square.
+// 100 loses 0.2% / 0.1%; 400 is alike.
 constexpr std::size_t kMostSharers = 200;
-// Fewer shared features are chance; the pairs are many.
+// Fewer shared features are chance, and such pairs are many. 1 to 5 are within 0.1%.
 constexpr std::uint32_t kLeastShared = 3;
-// Edges kept from one tail to later ones, the heaviest, which bounds memory.
+// Edges kept from one tail to later ones, the heaviest, which bounds memory. 8 loses 0.1% / 0.2%,
+// all of them gain nothing.
 constexpr std::ptrdiff_t kMostEdges = 32;
-// Fragments held open while packing. More fill better but mix: 2 to 4 are alike.
+// Fragments held open while packing. One loses 0.2% / 1.1% and leaves 7% / 11% more fragments;
+// 2 to 4 are alike, 8 mixes what is unlike.
 constexpr std::size_t kOpenFragments = 3;
 // Tails and pairs per job: enough that handing out costs nothing, few enough to share evenly.
 constexpr std::size_t kTailsPerJob = 64;
 
 // What a fragment should not mix, judged by the bytes themselves: each has its own statistics.
+// Worth 0.2% / 0.1%.
 enum class Kind : std::uint8_t { text, binary, dense };
 
 struct Tail {
@@ -81,7 +88,7 @@ std::vector<Feature> sketch(ByteView tail, std::uint64_t rate) {
   };
   const std::byte* at = tail.data();
   const std::byte* const end = at + tail.size();
-  // Four at a time: 40% faster than one by one.
+  // Four at a time takes a quarter off the time of the whole step, reading included.
   for (; end - at >= 11; at += 4) {
     look(at);
     look(at + 1);
@@ -332,7 +339,8 @@ Clusters cluster_tails(std::span<const Edge> edges, std::span<const Tail> tails,
 }
 
 // Orders the tails inside each cluster: heaviest edges first again, each tail takes at most two,
-// none closes a ring, so chains remain. For codecs whose window is smaller than the block.
+// none closes a ring, so chains remain. Nothing to a codec whose window is the block; against path
+// order inside the cluster, lz4 gains 0.4% / 0.9% and gzip 0.4% / 0.7%.
 class Chains {
  public:
   Chains(std::span<const Edge> edges, const Clusters& clusters)
