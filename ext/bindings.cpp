@@ -442,11 +442,14 @@ PYBIND11_MODULE(_core, m) {
   m.def("bcj_filters", &bcj_names);
   m.def(
       "scan_directory",
-      [](const std::string& path, const Selection& selection, const PyMonitorCall& monitor) {
-        return run_released(monitor,
-                            [&](Monitor& t) { return shared(scan_directory(path, selection, t)); });
+      [](const std::string& path, const Selection& selection, unsigned jobs,
+         const PyMonitorCall& monitor) {
+        return run_released(monitor, [&](Monitor& t) {
+          return shared(scan_directory(path, selection, std::max(jobs, 1U), t));
+        });
       },
-      py::arg("path"), py::arg("selection"), py::arg("monitor") = py::none());
+      py::arg("path"), py::arg("selection"), py::kw_only(), py::arg("jobs") = 1,
+      py::arg("monitor") = py::none());
   m.def(
       "read_archive",
       [](int fd, const std::string& name, const std::string& spool_directory,

@@ -10,10 +10,11 @@
 
 namespace bootpress {
 
-// Scans a directory: names in byte order, hard links by device and inode, holes by allocation.
-// Nothing is read yet; a file that is not as scanned when it is read is a `changed` error.
+// Scans a directory on `jobs` threads: hard links by device and inode, holes by allocation. Inodes
+// come breadth first, names in byte order. Nothing is read yet; a file that is not as scanned when
+// it is read is a `changed` error.
 [[nodiscard]] Tree scan_directory(const std::string& path, const Selection& selection,
-                                  Monitor& monitor);
+                                  unsigned jobs, Monitor& monitor);
 
 // Reads a tar or cpio archive (gzip, xz, zstd, lz4, bzip2 or plain) from `fd`, once and in order,
 // so a pipe will do. Content goes to an unlinked file in `spool_directory`, from where any worker

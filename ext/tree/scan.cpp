@@ -9,11 +9,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <atomic>
 #include <map>
 #include <memory>
 
 #include "base/file.hpp"
+#include "base/parallel.hpp"
 #include "tree/gather.hpp"
 
 namespace bootpress {
@@ -121,55 +122,52 @@ class DirectorySource final : public Source {
   std::string path_;
 };
 
-// Scans one directory after another, without recursion: a tree may be deeper than a stack.
-class Scanner {
- public:
-  Scanner(const std::string& path, const Selection& selection, Monitor& monitor)
-      : path_(path), builder_(selection), monitor_(monitor) {}
+// One name found in a directory, with all that is to be known of it.
+struct Found {
+  std::string name;
+  Inode inode;
+  std::vector<Xattr> xattrs;
+  std::string target;  // symlinks only
+  std::pair<dev_t, ino_t> identity;
+  bool linked = false;  // may have other names
+};
 
-  Tree run() {
-    root_ = Fd(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!root_) throw system_error(ErrorKind::source, "cannot open the directory", path_);
+// Reads directories; one per thread, since it owns the buffers that xattrs are read into.
+class DirectoryScanner {
+ public:
+  DirectoryScanner(int root, const std::string& root_path, const Selection& selection)
+      : root_(root), root_path_(root_path), selection_(selection) {}
+
+  // The names in `directory` (relative to the root) that are not excluded, ascending.
+  std::vector<Found> scan(const std::string& directory) {
+    const char* relative = directory.empty() ? "." : directory.c_str();
+    Fd fd(openat(root_, relative, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd) throw system_error(ErrorKind::source, "cannot open the directory", shown(directory));
+    std::vector<Found> found;
+    for (std::string& name : names_in(fd.get(), directory)) {
+      const std::string path = directory.empty() ? name : directory + "/" + name;
+      if (!selection_.excluded(path)) found.push_back(look_at(fd.get(), std::move(name), path));
+    }
+    return found;
+  }
+
+  Found look_at_root() {
+    Found found;
     struct stat status{};
-    if (fstat(root_.get(), &status) != 0) {
-      throw system_error(ErrorKind::source, "cannot stat", path_);
-    }
-    builder_.set_root(inode_of(status), xattrs_of(""));
-    todo_.push_back({.id = 0, .path = ""});
-    while (!todo_.empty()) {
-      Directory directory = std::move(todo_.back());
-      todo_.pop_back();
-      scan(directory);
-    }
-    return builder_.finish(std::make_shared<DirectorySource>(std::move(root_), path_));
+    if (fstat(root_, &status) != 0)
+      throw system_error(ErrorKind::source, "cannot stat", root_path_);
+    found.inode = inode_of(status);
+    found.xattrs = xattrs_of("");
+    return found;
   }
 
  private:
-  struct Directory {
-    InodeId id;
-    std::string path;  // relative to the root
-  };
-
-  void scan(const Directory& directory) {
-    std::vector<Directory> below;
-    for (const std::string& name : names_in(directory.path)) {
-      std::string path = directory.path.empty() ? name : directory.path + "/" + name;
-      if (builder_.selection().excluded(path)) continue;
-      tick();
-      const InodeId id = add(directory.id, name, path);
-      if (id != kNoInode) below.push_back({.id = id, .path = std::move(path)});
-    }
-    // "As gathered": a directory's own names ascending, then its subdirectories in that order.
-    todo_.insert(todo_.end(), std::move_iterator(below.rbegin()), std::move_iterator(below.rend()));
-  }
-
-  std::vector<std::string> names_in(const std::string& directory) {
-    const char* relative = directory.empty() ? "." : directory.c_str();
-    Fd fd(openat(root_.get(), relative, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!fd) throw system_error(ErrorKind::source, "cannot open the directory", shown(directory));
-    const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(fd.get()), closedir);
-    if (!stream) throw system_error(ErrorKind::source, "cannot list", shown(directory));
-    (void)fd.release();  // closedir() closes it
+  std::vector<std::string> names_in(int directory, const std::string& path) const {
+    // The stream closes its descriptor, and `directory` is still wanted.
+    Fd own(fcntl(directory, F_DUPFD_CLOEXEC, 0));
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(own.get()), closedir);
+    if (!stream) throw system_error(ErrorKind::source, "cannot list", shown(path));
+    (void)own.release();
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* entry = readdir(stream.get())) {
@@ -177,31 +175,24 @@ class Scanner {
       if (name != "." && name != "..") names.emplace_back(name);
       errno = 0;
     }
-    if (errno != 0) throw system_error(ErrorKind::source, "cannot list", shown(directory));
+    if (errno != 0) throw system_error(ErrorKind::source, "cannot list", shown(path));
     std::ranges::sort(names);
     return names;
   }
 
-  // Returns the inode of a directory that remains to be scanned, otherwise kNoInode.
-  InodeId add(InodeId parent, const std::string& name, const std::string& path) {
+  Found look_at(int directory, std::string name, const std::string& path) {
     struct stat status{};
-    if (fstatat(root_.get(), path.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
       throw system_error(ErrorKind::source, "cannot stat", shown(path));
     }
-    const Inode inode = inode_of(status);
-    const bool directory = inode.type == FileType::directory;
-    const std::pair key(status.st_dev, status.st_ino);
-    const bool linked = !directory && status.st_nlink > 1;
-    if (linked) {
-      if (const auto known = hard_links_.find(key); known != hard_links_.end()) {
-        builder_.link(parent, name, known->second);
-        return kNoInode;
-      }
-    }
-    const std::string target = inode.type == FileType::symlink ? target_of(path) : std::string();
-    const InodeId id = builder_.add(parent, name, inode, xattrs_of(path), target);
-    if (linked) hard_links_.emplace(key, id);
-    return directory ? id : kNoInode;
+    Found found;
+    found.inode = inode_of(status);
+    found.identity = {status.st_dev, status.st_ino};
+    found.linked = !S_ISDIR(status.st_mode) && status.st_nlink > 1;
+    if (S_ISLNK(status.st_mode)) found.target = target_of(directory, name, path);
+    found.xattrs = xattrs_of(path);
+    found.name = std::move(name);
+    return found;
   }
 
   static Inode inode_of(const struct stat& status) {
@@ -223,15 +214,14 @@ class Scanner {
     return inode;
   }
 
-  std::string target_of(const std::string& path) {
-    std::array<char, 65536> buffer;
-    const ssize_t length = readlinkat(root_.get(), path.c_str(), buffer.data(), buffer.size());
+  std::string target_of(int directory, const std::string& name, const std::string& path) {
+    const ssize_t length = readlinkat(directory, name.c_str(), value_.data(), value_.size());
     if (length < 0) throw system_error(ErrorKind::source, "cannot read the symlink", shown(path));
-    return {buffer.data(), static_cast<std::size_t>(length)};
+    return {value_.data(), static_cast<std::size_t>(length)};
   }
 
   std::vector<Xattr> xattrs_of(const std::string& path) {
-    if (!builder_.selection().xattrs) return {};
+    if (!selection_.xattrs) return {};
     const std::string whole = shown(path);
     std::vector<Xattr> found;
     const ssize_t length = llistxattr(whole.c_str(), names_.data(), names_.size());
@@ -252,33 +242,100 @@ class Scanner {
   }
 
   [[nodiscard]] std::string shown(const std::string& path) const {
-    return path.empty() ? path_ : path_ + "/" + path;
+    return path.empty() ? root_path_ : root_path_ + "/" + path;
   }
 
-  void tick() {
-    ++files_;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - ticked_ < std::chrono::milliseconds(100)) return;
-    ticked_ = now;
-    monitor_.tick({.stage = "gather", .done_files = files_});
+  int root_;
+  const std::string& root_path_;
+  const Selection& selection_;
+  std::vector<char> names_ = std::vector<char>(65536);  // XATTR_LIST_MAX
+  std::vector<char> value_ = std::vector<char>(65536);  // XATTR_SIZE_MAX, beyond PATH_MAX
+};
+
+// Scans level by level: the directories of one level in parallel, then their names into the tree,
+// in order. No recursion, since a tree may be deeper than a stack, and no result that depends on
+// the threads.
+class Scanner {
+ public:
+  Scanner(const std::string& path, const Selection& selection, unsigned jobs, Monitor& monitor)
+      : path_(path), builder_(selection), jobs_(jobs), monitor_(monitor) {}
+
+  Tree run() {
+    root_ = Fd(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!root_) throw system_error(ErrorKind::source, "cannot open the directory", path_);
+    Found root = make_scanner()->look_at_root();
+    builder_.set_root(root.inode, std::move(root.xattrs));
+    std::vector<Directory> level{{.id = 0, .path = ""}};
+    while (!level.empty()) level = add_level(level, scan_level(level));
+    return builder_.finish(std::make_shared<DirectorySource>(std::move(root_), path_));
+  }
+
+ private:
+  struct Directory {
+    InodeId id;
+    std::string path;  // relative to the root
+  };
+
+  [[nodiscard]] std::shared_ptr<DirectoryScanner> make_scanner() const {
+    return std::make_shared<DirectoryScanner>(root_.get(), path_, builder_.selection());
+  }
+
+  std::vector<std::vector<Found>> scan_level(const std::vector<Directory>& level) {
+    std::vector<std::vector<Found>> found(level.size());
+    const auto make_worker = [&]() -> Job {
+      return [&, scanner = make_scanner()](std::uint64_t number) {
+        found[number] = scanner->scan(level[number].path);
+        files_ += found[number].size();
+      };
+    };
+    run_parallel(jobs_, level.size(), make_worker, monitor_,
+                 [&] { return Progress{.stage = "gather", .done_files = files_}; });
+    return found;
+  }
+
+  // Returns the next level.
+  std::vector<Directory> add_level(const std::vector<Directory>& level,
+                                   std::vector<std::vector<Found>> found) {
+    std::vector<Directory> next;
+    for (std::size_t i = 0; i < level.size(); ++i) {
+      for (Found& entry : found[i]) {
+        const InodeId id = add(level[i].id, entry);
+        if (id == kNoInode || entry.inode.type != FileType::directory) continue;
+        const std::string& above = level[i].path;
+        next.push_back({.id = id, .path = above.empty() ? entry.name : above + "/" + entry.name});
+      }
+    }
+    return next;
+  }
+
+  // Returns kNoInode for one more name of an inode that is there already.
+  InodeId add(InodeId parent, Found& found) {
+    if (found.linked) {
+      if (const auto known = hard_links_.find(found.identity); known != hard_links_.end()) {
+        builder_.link(parent, found.name, known->second);
+        return kNoInode;
+      }
+    }
+    const InodeId id =
+        builder_.add(parent, found.name, found.inode, std::move(found.xattrs), found.target);
+    if (found.linked) hard_links_.emplace(found.identity, id);
+    return id;
   }
 
   std::string path_;
   TreeBuilder builder_;
+  unsigned jobs_;
   Monitor& monitor_;
   Fd root_;
-  std::vector<Directory> todo_;
   std::map<std::pair<dev_t, ino_t>, InodeId> hard_links_;
-  std::vector<char> names_ = std::vector<char>(65536);  // XATTR_LIST_MAX
-  std::vector<char> value_ = std::vector<char>(65536);  // XATTR_SIZE_MAX
-  std::uint64_t files_ = 0;
-  std::chrono::steady_clock::time_point ticked_ = std::chrono::steady_clock::now();
+  std::atomic<std::uint64_t> files_{0};
 };
 
 }  // namespace
 
-Tree scan_directory(const std::string& path, const Selection& selection, Monitor& monitor) {
-  return Scanner(path, selection, monitor).run();
+Tree scan_directory(const std::string& path, const Selection& selection, unsigned jobs,
+                    Monitor& monitor) {
+  return Scanner(path, selection, jobs, monitor).run();
 }
 
 }  // namespace bootpress

@@ -267,29 +267,44 @@ Tree select(const Tree& tree, const Selection& selection) {
     inode.links = 1;
     return inode;
   };
+  const auto copy = [&](InodeId id, InodeId parent, NameRef name) {
+    return builder.add(parent, tree.text(name), blank_links(id), xattrs_of(id),
+                       tree.text(tree[id].target));
+  };
   builder.set_root(blank_links(0), xattrs_of(0));
   copies[0] = 0;
-  // Every name in the order the inodes were gathered, so that a copy keeps that order.
-  std::vector<std::pair<InodeId, std::pair<InodeId, Entry>>> names;
+  // Directories first: a file gathered early may have another name in a directory gathered late.
+  for (InodeId id = 1; id < tree.size(); ++id) {
+    if (tree[id].type != FileType::directory) continue;
+    const InodeId parent = copies[tree[id].parent];
+    if (parent == kNoInode || selection.excluded(tree.path(id))) continue;
+    copies[id] = copy(id, parent, tree[id].name);
+  }
+  // Then every other name, in the order the inodes were gathered, so that a copy keeps that order.
+  struct Name {
+    InodeId inode;
+    InodeId directory;
+    NameRef name;
+  };
+  std::vector<Name> names;
   for (InodeId directory = 0; directory < tree.size(); ++directory) {
+    if (copies[directory] == kNoInode) continue;
     for (const Entry& entry : tree.entries(directory)) {
-      names.push_back({entry.inode, {directory, entry}});
+      if (tree[entry.inode].type == FileType::directory) continue;
+      names.push_back({.inode = entry.inode, .directory = directory, .name = entry.name});
     }
   }
-  std::ranges::stable_sort(names, {}, [](const auto& name) { return name.first; });
-  for (const auto& [id, place] : names) {
-    const auto& [directory, entry] = place;
-    const InodeId parent = copies[directory];
-    if (parent == kNoInode) continue;  // below an excluded directory
+  std::ranges::stable_sort(names, {}, &Name::inode);
+  for (const auto& [id, directory, name] : names) {
     std::string path = tree.path(directory);
     if (!path.empty()) path += '/';
-    path += tree.text(entry.name);
+    path += tree.text(name);
     if (selection.excluded(path)) continue;
+    const InodeId parent = copies[directory];
     if (copies[id] != kNoInode) {
-      builder.link(parent, tree.text(entry.name), copies[id]);
+      builder.link(parent, tree.text(name), copies[id]);
     } else {
-      copies[id] = builder.add(parent, tree.text(entry.name), blank_links(id), xattrs_of(id),
-                               tree.text(tree[id].target));
+      copies[id] = copy(id, parent, name);
     }
   }
   for (const Loss& loss : tree.losses()) {

@@ -36,16 +36,18 @@ def gather(
 
     Args:
         source: a directory; an archive (tar or cpio, compressed or not: told by its content); a
-            SquashFS image; or "-" for a tar on standard input. An archive that cannot be read
-            twice (a pipe, or a compressed one) has its content spooled to ``TMPDIR``, otherwise
-            /var/tmp, since a root file system may exceed a /tmp that lives in memory.
-        options: excludes, owner, xattrs and the newest time to keep.
+            SquashFS image; or "-" for a tar on standard input. An archive's content is spooled to
+            ``TMPDIR``, otherwise /var/tmp, since a root file system may exceed a /tmp that lives
+            in memory.
+        options: excludes, owner, xattrs, the newest time to keep, and the number of jobs.
 
     Raises:
         SourceError: a source that is missing, unreadable or damaged.
         CorruptError: a damaged image.
     """
-    selection = make_selection(options or PackOptions())
+    options = options or PackOptions()
+    jobs = max(options.jobs, 1)
+    selection = make_selection(options)
     if source == STANDARD_INPUT:
         return _finish(_read_archive(0, "standard input", selection, monitor), "archive")
     path = os.fsencode(source)
@@ -53,7 +55,8 @@ def gather(
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - a path of bytes
         if stat.S_ISDIR(mode):
-            return _finish(_core.scan_directory(path, selection, monitor), "directory")
+            tree = _core.scan_directory(path, selection, jobs=jobs, monitor=monitor)
+            return _finish(tree, "directory")
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a path of bytes
             seekable = stat.S_ISREG(mode) or stat.S_ISBLK(mode)
             if seekable and os.pread(file.fileno(), len(_MAGIC), 0) == _MAGIC:

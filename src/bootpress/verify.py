@@ -45,7 +45,7 @@ def verify_image(
         )
     differences: tuple[Difference, ...] = ()
     if against is not None:
-        expected = gather(against, monitor=monitor).tree
+        expected = gather(against, options=PackOptions(jobs=jobs), monitor=monitor).tree
         differences = compare_trees(expected, image.tree, jobs=jobs, monitor=monitor)
     return VerifyReport(
         files=int(row["files"]),
@@ -68,7 +68,8 @@ def compare_sources(
         SourceError: one of them is missing or unreadable.
         CorruptError: one of them is a damaged image.
     """
-    trees = [gather(source, options=PackOptions(), monitor=monitor).tree for source in (a, b)]
+    options = PackOptions(jobs=jobs)
+    trees = [gather(source, options=options, monitor=monitor).tree for source in (a, b)]
     return compare_trees(trees[0], trees[1], jobs=jobs, monitor=monitor)
 
 

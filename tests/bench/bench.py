@@ -323,11 +323,16 @@ def measure_unpacking(bench: Bench, codec: str, pairs: int) -> Result:
 
 def unpack_lines(results: Sequence[Result]) -> list[str]:
     """The table of unpacking."""
-    lines = ["| image | program | wall s | CPU s | peak MB | wall, ours/theirs |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| image | program | wall s | CPU s | peak MB | wall, ours/theirs |",
+        "|---|---|---|---|---|---|",
+    ]
     for result in results:
         ours = result.runs["bootpress unpack"]
         for program, runs in result.runs.items():
-            ratio = "" if runs is ours else median_ratio([r.wall for r in ours], [r.wall for r in runs])
+            ratio = (
+                "" if runs is ours else median_ratio([r.wall for r in ours], [r.wall for r in runs])
+            )
             lines.append(
                 f"| {result.row.removeprefix('unpack-')} | {program} "
                 f"| {statistics.median(r.wall for r in runs):.2f} "
@@ -406,7 +411,9 @@ def describe_machine(tree: Path) -> dict[str, str | int]:
         ),
         platform.machine(),
     )
-    version = subprocess.run(["mksquashfs", "-version"], capture_output=True, text=True)
+    version = subprocess.run(
+        ["mksquashfs", "-version"], check=False, capture_output=True, text=True
+    )
     files = [p for p in tree.rglob("*") if p.is_file() and not p.is_symlink()]
     return {
         "cpu": model,
@@ -481,7 +488,9 @@ def main() -> None:
     if unknown := set(names) - set(ROWS):
         raise SystemExit(f"unknown rows {sorted(unknown)}; there are {', '.join(ROWS)}")
     if not chosen.tree.is_dir():
-        raise SystemExit(f"{chosen.tree} is missing: tools/make_rootfs.sh {chosen.tree} desktop makes it")
+        raise SystemExit(
+            f"{chosen.tree} is missing: tools/make_rootfs.sh {chosen.tree} desktop makes it"
+        )
     peers = [p for p in chosen.peers.split(",") if p and shutil.which(p)]
     bench = Bench(
         chosen.tree, chosen.scratch, chosen.bare_codec if chosen.bare_codec.exists() else None

@@ -118,7 +118,7 @@ void sort_by_extension_and_name(const Tree& tree, std::vector<InodeId>& files) {
 void measure_tree(const std::string& directory, std::uint32_t block_size,
                   const Arguments& arguments) {
   SilentMonitor monitor;
-  const Tree tree = scan_directory(directory, {}, monitor);
+  const Tree tree = scan_directory(directory, {}, 1, monitor);
   const std::vector<InodeId> original = find_duplicates(tree, arguments.threads, monitor);
   CodecOptions codec{.id = codec_from_name(arguments.codec), .block_size = block_size};
   codec.level = arguments.level < 0 ? level_range(codec.id).standard : arguments.level;

@@ -355,6 +355,20 @@ TEST(Select, LeavesOutAndForcesOwners) {
   EXPECT_EQ(some[0].gid, 8U);
 }
 
+TEST(Select, KeepsHardLinksInDirectoriesThatCameLater) {
+  MemoryTree made;
+  const InodeId early = made.file("early", "content");
+  made.link("late/again", early);
+  const Tree tree = made.finish();
+  const Tree copy = select(tree, {});
+  EXPECT_EQ(copy.find("late/again"), copy.find("early"));
+  EXPECT_EQ(copy[*copy.find("early")].links, 2U);
+  const Tree rest = select(tree, {.excludes = {"early"}});
+  EXPECT_EQ(rest.find("early"), std::nullopt);
+  ASSERT_TRUE(rest.find("late/again"));
+  EXPECT_EQ(rest[*rest.find("late/again")].links, 1U);
+}
+
 TEST(TreeBuilder, RefusesNamesThatNoDirectoryCanHold) {
   for (const std::string& name :
        {std::string(), std::string("."), std::string(".."), std::string("a/b"),

@@ -61,7 +61,7 @@ TEST_F(UnpackTest, GivesWhatTheImageHolds) {
     const auto image = open_bytes(bytes);
     const UnpackResult result = unpack(image, target(), options(), silent_);
     const Tree wanted = image->tree();
-    const Tree got = scan_directory(target(), {}, silent_);
+    const Tree got = scan_directory(target(), {}, 2, silent_);
     const CompareOptions compare{.jobs = 2, .xattrs = is_root(), .owners = is_root()};
     for (const Difference& difference : compare_trees(wanted, got, compare, silent_)) {
       // Without root there are no device nodes and no set-id bits of another's.
