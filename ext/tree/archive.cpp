@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <archive.h>
 #include <archive_entry.h>
-#include <locale.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <clocale>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -73,9 +73,8 @@ std::string bytes_of(const char* raw, const char* utf8) {
 
 class ArchiveReader {
  public:
-  ArchiveReader(int fd, const std::string& name, const std::string& spool_directory,
-                Monitor& monitor)
-      : name_(name), monitor_(monitor), archive_(archive_read_new(), archive_read_free) {
+  ArchiveReader(int fd, std::string name, const std::string& spool_directory, Monitor& monitor)
+      : name_(std::move(name)), monitor_(monitor), archive_(archive_read_new(), archive_read_free) {
     archive* a = archive_.get();
     archive_read_support_format_tar(a);
     archive_read_support_format_cpio(a);
@@ -231,6 +230,7 @@ class ArchiveReader {
       found[name] = std::string(static_cast<const char*>(value), size);
     }
     std::vector<Xattr> list;
+    list.reserve(found.size());
     for (auto& [key, bytes] : found) list.push_back({.name = key, .value = std::move(bytes)});
     return list;
   }

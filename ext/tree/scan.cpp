@@ -144,8 +144,11 @@ class DirectoryScanner {
     Fd fd(openat(root_, relative, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!fd) throw system_error(ErrorKind::source, "cannot open the directory", shown(directory));
     std::vector<Found> found;
+    std::string path = directory.empty() ? "" : directory + "/";
+    const std::size_t above = path.size();
     for (std::string& name : names_in(fd.get(), directory)) {
-      const std::string path = directory.empty() ? name : directory + "/" + name;
+      path.resize(above);
+      path += name;
       if (!selection_.excluded(path)) found.push_back(look_at(fd.get(), std::move(name), path));
     }
     return found;
@@ -162,7 +165,7 @@ class DirectoryScanner {
   }
 
  private:
-  std::vector<std::string> names_in(int directory, const std::string& path) const {
+  [[nodiscard]] std::vector<std::string> names_in(int directory, const std::string& path) const {
     // The stream closes its descriptor, and `directory` is still wanted.
     Fd own(fcntl(directory, F_DUPFD_CLOEXEC, 0));
     const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(own.get()), closedir);
@@ -257,8 +260,8 @@ class DirectoryScanner {
 // the threads.
 class Scanner {
  public:
-  Scanner(const std::string& path, const Selection& selection, unsigned jobs, Monitor& monitor)
-      : path_(path), builder_(selection), jobs_(jobs), monitor_(monitor) {}
+  Scanner(std::string path, const Selection& selection, unsigned jobs, Monitor& monitor)
+      : path_(std::move(path)), builder_(selection), jobs_(jobs), monitor_(monitor) {}
 
   Tree run() {
     root_ = Fd(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -173,7 +173,7 @@ void TreeBuilder::apply(Inode& inode, std::vector<Xattr> xattrs, std::string_vie
 
 InodeId TreeBuilder::add(InodeId parent, std::string_view name, Inode inode,
                          std::vector<Xattr> xattrs, std::string_view target) {
-  const InodeId id = checked_cast<InodeId>(tree_.inodes_.size(), "the number of files");
+  const auto id = checked_cast<InodeId>(tree_.inodes_.size(), "the number of files");
   inode.parent = parent;
   tree_.inodes_.push_back(inode);
   attach(parent, name, id);
