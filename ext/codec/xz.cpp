@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
@@ -29,60 +28,51 @@ class RecyclingAllocator {
   RecyclingAllocator() : hooks_{&allocate, &release, this} {}
   RecyclingAllocator(const RecyclingAllocator&) = delete;
   RecyclingAllocator& operator=(const RecyclingAllocator&) = delete;
-  ~RecyclingAllocator() { free_idle(); }
+  ~RecyclingAllocator() = default;
 
   [[nodiscard]] const lzma_allocator* hooks() const { return &hooks_; }
 
  private:
-  // Precedes each piece; 64 bytes keep the piece on a cache line of its own.
-  struct alignas(64) Header {
-    std::size_t size;
-    Header* next_idle;
+  struct Piece {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t size = 0;
+    bool idle = false;
   };
-  // More idle pieces than one encoder and one decoder of each filter chain have.
-  static constexpr std::size_t kMostIdle = 64;
+  // More pieces than one encoder and one decoder of each filter chain have.
+  static constexpr std::size_t kMostPieces = 64;
 
   // Called from C: never throws, nullptr is "out of memory".
   static void* allocate(void* opaque, std::size_t count, std::size_t size) noexcept {
-    auto& self = *static_cast<RecyclingAllocator*>(opaque);
-    const std::size_t bytes = count * size;  // liblzma checks for overflow, and passes count 1
-    for (Header** link = &self.idle_; *link != nullptr; link = &(*link)->next_idle) {
-      if ((*link)->size == bytes) {
-        Header* piece = *link;
-        *link = piece->next_idle;
-        --self.idle_count_;
-        return piece + 1;
-      }
+    try {
+      // liblzma checks for overflow, and passes count 1.
+      return static_cast<RecyclingAllocator*>(opaque)->take(count * size);
+    } catch (const std::bad_alloc&) {
+      return nullptr;
     }
-    const std::size_t rounded = (bytes + 2 * sizeof(Header) - 1) / sizeof(Header) * sizeof(Header);
-    void* memory = std::aligned_alloc(alignof(Header), rounded);
-    return memory == nullptr ? nullptr : new (memory) Header{bytes, nullptr} + 1;
   }
 
   static void release(void* opaque, void* memory) noexcept {
-    if (memory == nullptr) {
-      return;
-    }
-    auto& self = *static_cast<RecyclingAllocator*>(opaque);
-    if (self.idle_count_ == kMostIdle) {
-      self.free_idle();
-    }
-    Header* piece = static_cast<Header*>(memory) - 1;
-    piece->next_idle = self.idle_;
-    self.idle_ = piece;
-    ++self.idle_count_;
+    std::vector<Piece>& pieces = static_cast<RecyclingAllocator*>(opaque)->pieces_;
+    const auto found = std::ranges::find_if(
+        pieces, [&](const Piece& piece) { return piece.memory.get() == memory; });
+    if (found != pieces.end()) found->idle = true;
   }
 
-  void free_idle() noexcept {
-    while (idle_ != nullptr) {
-      std::free(std::exchange(idle_, idle_->next_idle));
+  void* take(std::size_t bytes) {
+    const auto found = std::ranges::find_if(
+        pieces_, [&](const Piece& piece) { return piece.idle && piece.size == bytes; });
+    if (found != pieces_.end()) {
+      found->idle = false;
+      return found->memory.get();
     }
-    idle_count_ = 0;
+    if (pieces_.size() >= kMostPieces)
+      std::erase_if(pieces_, [](const Piece& piece) { return piece.idle; });
+    pieces_.push_back({std::make_unique_for_overwrite<std::byte[]>(bytes), bytes, false});
+    return pieces_.back().memory.get();
   }
 
   lzma_allocator hooks_;
-  Header* idle_ = nullptr;
-  std::size_t idle_count_ = 0;
+  std::vector<Piece> pieces_;
 };
 
 // A reusable lzma_stream; starting a coder on it again keeps the memory of the one before.
