@@ -45,7 +45,8 @@ void run_parallel(unsigned threads, std::uint64_t count, const std::function<Job
   std::exception_ptr stopped_by;
   {
     std::unique_lock lock(mutex);
-    while (running > 0) {
+    // At least one tick, however short the work: a pending signal is noticed at every stage.
+    do {
       ended.wait_for(lock, std::chrono::milliseconds(100), [&] { return running == 0; });
       if (stopped_by) continue;
       lock.unlock();
@@ -56,7 +57,7 @@ void run_parallel(unsigned threads, std::uint64_t count, const std::function<Job
         stop = true;
       }
       lock.lock();
-    }
+    } while (running > 0);
   }
   pool.clear();
   if (first_error) std::rethrow_exception(first_error);
