@@ -47,25 +47,29 @@ Fd open_directory_beneath(int root, const std::string& path, Beneath how) {
   return open_by_components(root, path);
 }
 
-int DirectoryCache::open(InodeId directory) {
+int DirectoryCache::try_open(InodeId directory) {
   if (directory == 0) return root_;
   Slot& slot = slots_[directory % kSlots];
   if (slot.directory != directory) {
     slot.directory = kNoInode;
-    const std::string path = tree_.path(directory);
-    slot.fd = open_directory_beneath(root_, path);
-    if (!slot.fd) {
-      const int code = errno;
-      if (code == ELOOP || code == ENOTDIR || code == EXDEV || code == ENOENT) {
-        throw Error(ErrorKind::target,
-                    "someone replaced the directory " + path + " while it was unpacked into",
-                    "unpack where nobody else can write");
-      }
-      throw system_error(ErrorKind::target, "opening", path, code);
-    }
+    slot.fd = open_directory_beneath(root_, tree_.path(directory));
+    if (!slot.fd) return -1;
     slot.directory = directory;
   }
   return slot.fd.get();
+}
+
+int DirectoryCache::open(InodeId directory) {
+  const int fd = try_open(directory);
+  if (fd >= 0) return fd;
+  const int code = errno;
+  const std::string path = tree_.path(directory);
+  if (code == ELOOP || code == ENOTDIR || code == EXDEV || code == ENOENT) {
+    throw Error(ErrorKind::target,
+                "someone replaced the directory " + path + " while it was unpacked into",
+                "unpack where nobody else can write");
+  }
+  throw system_error(ErrorKind::target, "opening", path, code);
 }
 
 }  // namespace bootpress

@@ -31,6 +31,8 @@ class DirectoryCache {
 
   // A descriptor (O_PATH) of the unpacked directory, valid until the next call. Throws `target`.
   int open(InodeId directory);
+  // The same for who can do without: -1 with errno.
+  int try_open(InodeId directory);
 
  private:
   // Fragments hold files that lie next to each other in the tree, so few directories are in use

@@ -179,12 +179,12 @@ class Unpacker {
       const std::string path = tree_.path(directory) + "/" + name;
       throw system_error(ErrorKind::target, "linking", path);
     }
-    links_.push_back({directory, entry.name});
+    links_.emplace_back(directory, entry.name);
   }
 
   void finish_directories() {
     finishing_ = true;
-    for (InodeId id = static_cast<InodeId>(tree_.size()); id-- > 0;) {
+    for (auto id = static_cast<InodeId>(tree_.size()); id-- > 0;) {
       if (tree_[id].type != FileType::directory) continue;
       const Fd fd(::openat(directories_.open(id), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
       if (!fd) fail("opening", id);
@@ -197,10 +197,10 @@ class Unpacker {
   // Removes what this run made and nothing else. Never throws: the first error is the one to tell.
   void remove_everything() noexcept {
     if (finishing_) reopen_directories();
-    for (auto link = links_.rbegin(); link != links_.rend(); ++link) {
-      remove(link->first, std::string(tree_.text(link->second)), 0);
+    for (const auto& [directory, name] : links_) {
+      remove(directory, std::string(tree_.text(name)), 0);
     }
-    for (InodeId id = static_cast<InodeId>(tree_.size()); id-- > 1;) {
+    for (auto id = static_cast<InodeId>(tree_.size()); id-- > 1;) {
       if (made_[id] == 0) continue;
       const bool is_directory = tree_[id].type == FileType::directory;
       remove(tree_[id].parent, name_of(id), is_directory ? AT_REMOVEDIR : 0);
@@ -208,11 +208,10 @@ class Unpacker {
     target_.give_up();
   }
 
+  // Where the directory is gone, so is what was in it.
   void remove(InodeId parent, const std::string& name, int flags) noexcept {
-    try {
-      (void)::unlinkat(directories_.open(parent), name.c_str(), flags);
-    } catch (const Error&) {  // the directory is gone: so is what was in it
-    }
+    const int directory = directories_.try_open(parent);
+    if (directory >= 0) (void)::unlinkat(directory, name.c_str(), flags);
   }
 
   // Directories that have their final mode may refuse to be emptied.
@@ -220,11 +219,9 @@ class Unpacker {
     (void)::fchmod(target_.fd(), kWhileWorking);
     for (InodeId id = 1; id < tree_.size(); ++id) {
       if (tree_[id].type != FileType::directory) continue;
-      try {
-        (void)::fchmodat(directories_.open(tree_[id].parent), name_of(id).c_str(), kWhileWorking,
-                         AT_SYMLINK_NOFOLLOW);
-      } catch (const Error&) {  // as in remove()
-      }
+      const int parent = directories_.try_open(tree_[id].parent);
+      if (parent < 0) continue;
+      (void)::fchmodat(parent, name_of(id).c_str(), kWhileWorking, AT_SYMLINK_NOFOLLOW);
     }
   }
 
