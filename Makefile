@@ -23,10 +23,12 @@ TIDY ?= $(wildcard ext/*/*.cpp ext/*.cpp)
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint bench fuzz sanitize native install clean \
-  packages-build packages-demo packages-test packages-lint packages-sanitize packages-bench
+.PHONY: demo test lint bench fuzz sanitize native install clean
 
-packages-%:
+# A static pattern: make looks for no implicit rule where a target is phony.
+PACKAGES := $(addprefix packages-,build demo test lint sanitize bench)
+.PHONY: $(PACKAGES)
+$(PACKAGES): packages-%:
 	@tools/install_packages.sh $*
 
 # --- the Python package, with the native module in it -------------------------------------------
