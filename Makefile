@@ -37,7 +37,7 @@ PYTHON_SOURCES := $(shell find src ext -type f -not -name '*.pyc') pyproject.tom
 
 # The package is installed, not linked to: what is tested is what a user gets.
 $(VENV)/installed: $(PYTHON_SOURCES) | packages-build
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet "scikit-build-core>=0.10" "pybind11>=3.0,<4"
 	$(VENV)/bin/pip install --quiet --no-build-isolation --force-reinstall --no-deps \
 	  --config-settings=build-dir=$(abspath $(BUILD))/python .
