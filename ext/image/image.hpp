@@ -30,6 +30,9 @@ class ImageBytes {
   virtual void read(std::uint64_t offset, ByteSpan out) const = 0;
 };
 [[nodiscard]] std::shared_ptr<const ImageBytes> open_image_file(const std::filesystem::path& path);
+// An image that is open already, under no name yet perhaps; the descriptor stays the caller's.
+[[nodiscard]] std::shared_ptr<const ImageBytes> open_image_descriptor(int descriptor,
+                                                                      const std::string& name);
 [[nodiscard]] std::shared_ptr<const ImageBytes> image_in_memory(ByteView bytes);  // not copied
 
 struct FragmentEntry {

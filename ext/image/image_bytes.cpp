@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "base/file.hpp"
 #include "image/image.hpp"
 
 namespace bootpress {
@@ -23,17 +24,14 @@ void check_range(std::uint64_t offset, std::size_t length, std::uint64_t size) {
 
 class FileBytes final : public ImageBytes {
  public:
-  FileBytes(int fd, std::string path) : fd_(fd), path_(std::move(path)) { measure(); }
-  FileBytes(const FileBytes&) = delete;
-  FileBytes& operator=(const FileBytes&) = delete;
-  ~FileBytes() override { ::close(fd_); }
+  FileBytes(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) { measure(); }
 
   [[nodiscard]] std::uint64_t size() const override { return size_; }
 
   void read(std::uint64_t offset, ByteSpan out) const override {
     check_range(offset, out.size(), size_);
     while (!out.empty()) {
-      const ssize_t got = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+      const ssize_t got = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
       if (got < 0) {
         if (errno == EINTR) continue;
         throw system_error(ErrorKind::source, "reading", path_);
@@ -47,29 +45,20 @@ class FileBytes final : public ImageBytes {
  private:
   void measure() {
     struct stat status{};
-    if (::fstat(fd_, &status) != 0) fail();
+    if (::fstat(fd_.get(), &status) != 0) fail();
     if (S_ISDIR(status.st_mode)) {
-      fail_with(path_ + " is a directory, not a SquashFS image");
+      throw Error(ErrorKind::source, path_ + " is a directory, not a SquashFS image");
     }
     if (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode)) {
-      fail_with(path_ + " is neither a regular file nor a block device");
+      throw Error(ErrorKind::source, path_ + " is neither a regular file nor a block device");
     }
-    const off_t end = ::lseek(fd_, 0, SEEK_END);  // st_size is 0 for a block device
+    const off_t end = ::lseek(fd_.get(), 0, SEEK_END);  // st_size is 0 for a block device
     if (end < 0) fail();
     size_ = static_cast<std::uint64_t>(end);
   }
-  // The destructor does not run for an object whose constructor throws.
-  [[noreturn]] void fail() {
-    const int code = errno;
-    ::close(fd_);
-    throw system_error(ErrorKind::source, "reading", path_, code);
-  }
-  [[noreturn]] void fail_with(const std::string& message) {
-    ::close(fd_);
-    throw Error(ErrorKind::source, message);
-  }
+  [[noreturn]] void fail() const { throw system_error(ErrorKind::source, "reading", path_); }
 
-  int fd_;
+  Fd fd_;
   std::string path_;
   std::uint64_t size_ = 0;
 };
@@ -91,9 +80,15 @@ class MemoryBytes final : public ImageBytes {
 
 std::shared_ptr<const ImageBytes> open_image_file(const std::filesystem::path& path) {
   // O_NONBLOCK: a fifo in the image's place is refused instead of waited for.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) throw system_error(ErrorKind::source, "opening", path.native());
-  return std::make_shared<FileBytes>(fd, path.native());
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) throw system_error(ErrorKind::source, "opening", path.native());
+  return std::make_shared<FileBytes>(std::move(fd), path.native());
+}
+
+std::shared_ptr<const ImageBytes> open_image_descriptor(int descriptor, const std::string& name) {
+  Fd fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!fd) throw system_error(ErrorKind::source, "opening", name);
+  return std::make_shared<FileBytes>(std::move(fd), name);
 }
 
 std::shared_ptr<const ImageBytes> image_in_memory(ByteView bytes) {

@@ -121,7 +121,7 @@ PackResult pack_image(const Tree& tree, const std::string& target, const PackOpt
   result.seal = sink.finish(squashfs::encode(superblock));
   stopwatch.end_stage("write");
 
-  const auto written = open_image_file("/proc/self/fd/" + std::to_string(output.fd()));
+  const auto written = open_image_descriptor(output.fd(), target);
   result.image_bytes = written->size();
   if (options.verify) {
     check_packed(*Image::open(written), tree, plan, stored, options.jobs, monitor);

@@ -193,7 +193,7 @@ TEST_F(PackTest, ABlockDamagedWhileCompressingIsFoundByTheCheck) {
       write_metadata(tree, plan, stored, order_inodes(tree, order),
                      {.codec = {.id = CodecId::zstd, .level = 15, .block_size = 4096}}, sink);
   sink.finish(squashfs::encode(superblock));
-  const auto image = Image::open(open_image_file("/proc/self/fd/" + std::to_string(output.fd())));
+  const auto image = Image::open(open_image_descriptor(output.fd(), target()));
   EXPECT_THROW(check_packed(*image, tree, plan, stored, 2, monitor_), Error);
   EXPECT_TRUE(directory_is_empty()) << "an output that is not committed has a name";
 }
