@@ -36,9 +36,13 @@ $(PACKAGES): packages-%:
 PYTHON_SOURCES := $(shell find src ext -type f -not -name '*.pyc') pyproject.toml README.md
 
 # The package is installed, not linked to: what is tested is what a user gets.
+LIST_DEPENDENCIES = import tomllib; \
+  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
 $(VENV)/installed: $(PYTHON_SOURCES) | packages-build
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet "scikit-build-core>=0.10" "pybind11>=3.0,<4"
+	$(VENV)/bin/python -c '$(LIST_DEPENDENCIES)' > $(VENV)/dependencies.txt
+	$(VENV)/bin/pip install --quiet -r $(VENV)/dependencies.txt
 	$(VENV)/bin/pip install --quiet --no-build-isolation --force-reinstall --no-deps \
 	  --config-settings=build-dir=$(abspath $(BUILD))/python .
 	touch $@

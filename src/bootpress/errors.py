@@ -101,6 +101,24 @@ class SortListError(BootpressError):
     exit_code = 10
 
 
+class TraceError(BootpressError):
+    """A trace cannot be read: it is none, or damaged, or cut short."""
+
+    exit_code = 11
+
+
+class BootError(BootpressError):
+    """A boot hung, panicked, or never signalled its end; the hint has the console's tail."""
+
+    exit_code = 12
+
+
+class MissingToolError(BootpressError):
+    """A program that bootpress drives is not installed. The hint names the package."""
+
+    exit_code = 13
+
+
 class Interrupted(BootpressError):
     """The caller asked to stop: 130 for Ctrl-C, 143 for SIGTERM, as a shell would report them.
 
