@@ -208,6 +208,9 @@ py::dict layout_row(const PyImage& self, std::uint64_t number) {
   row["listing_extent"] = extents.listing.length == 0
                               ? py::object(py::none())
                               : extent_row(extents.listing.offset, extents.listing.length);
+  row["listing_reference"] =
+      extents.listing_bytes == 0 ? py::object(py::none()) : py::int_(extents.listing_reference);
+  row["listing_bytes"] = extents.listing_bytes;
   py::list blocks;
   row["fragment"] = py::none();
   row["fragment_extent"] = py::none();

@@ -104,6 +104,8 @@ InodeExtents Image::extents(std::uint64_t data) const {
   extents.inode = index_->inode_chain.stored_extent(node.position, node.encoded_size);
   if (node.listing_size > 0) {
     extents.listing = index_->listing_chain.stored_extent(node.listing_position, node.listing_size);
+    extents.listing_reference = index_->listing_chain.reference(node.listing_position);
+    extents.listing_bytes = node.listing_size;
   }
   return extents;
 }

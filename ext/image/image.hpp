@@ -56,6 +56,9 @@ struct InodeExtents {
   std::uint64_t reference = 0;  // as in the superblock's root_inode
   Extent inode;                 // the unit or units that hold the inode
   Extent listing;               // directories: the units that hold the listing; else length 0
+  // Where the listing begins, as in `reference`, and its decompressed bytes; 0 where there is none.
+  std::uint64_t listing_reference = 0;
+  std::uint32_t listing_bytes = 0;
 };
 
 struct ImageIndex;

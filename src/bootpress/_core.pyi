@@ -39,6 +39,8 @@ class LayoutRow(TypedDict):
     reference: int  # as in the superblock: unit offset << 16 | offset in the unit
     inode_extent: tuple[int, int]  # (offset, length), bytes in the image
     listing_extent: tuple[int, int] | None  # directories
+    listing_reference: int | None  # where the listing begins in the directory table; as reference
+    listing_bytes: int  # uncompressed, 0 where there is none
     # one (offset, stored bytes) per block, (0, 0) for a hole; a length of stored bytes
     blocks: list[tuple[int, int]]
     fragment: int | None  # index

@@ -216,6 +216,8 @@ class Image(Mapping[str, Entry]):
             reference=row["reference"],
             inode_extent=Extent(*row["inode_extent"]),
             listing_extent=_to_extent(row["listing_extent"]),
+            listing_reference=row["listing_reference"],
+            listing_bytes=row["listing_bytes"],
             blocks=tuple(Extent(*block) for block in row["blocks"]),
             fragment=row["fragment"],
             fragment_extent=_to_extent(row["fragment_extent"]),

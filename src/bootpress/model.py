@@ -119,6 +119,10 @@ class FileLayout:
         reference: where the inode stands in the inode table: unit offset << 16 | offset in it.
         inode_extent: the metadata unit or units that hold the inode.
         listing_extent: directories: the units that hold the listing, else None.
+        listing_reference: where the listing begins in the directory table, as ``reference``; None
+            where there is none, as in an empty directory.
+        listing_bytes: of the listing, uncompressed, without the three that its size field adds; 0
+            where there is none.
         blocks: one per data block, in file order, as stored; length 0 is a hole.
         fragment: index of the fragment that holds the tail-end, else None.
         fragment_extent: the whole fragment block as stored, else None.
@@ -131,6 +135,8 @@ class FileLayout:
     reference: int
     inode_extent: Extent
     listing_extent: Extent | None
+    listing_reference: int | None
+    listing_bytes: int
     blocks: tuple[Extent, ...]
     fragment: int | None
     fragment_extent: Extent | None

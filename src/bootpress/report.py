@@ -320,6 +320,8 @@ def layout_to_json(layout: FileLayout) -> dict[str, object]:
         "inode_extent": _pair(layout.inode_extent),
         "listing_extent": _pair(layout.listing_extent),
         "reference": layout.reference,
+        "listing_reference": layout.listing_reference,
+        "listing_bytes": layout.listing_bytes,
     }
 
 

@@ -153,3 +153,29 @@ def test_layouts_cover_every_path(image: Image) -> None:
         assert layout.inode_extent.offset >= int(info["inode_table"] or 0)
         for block in layout.blocks:
             assert block.offset + block.length <= layout.inode_extent.offset
+
+
+def test_a_listing_is_found_by_its_reference(small: Path, tmp_path: Path) -> None:
+    """Unit and offset lead to the listing's first header, and its size to where it ends."""
+    (small / "void").mkdir()
+    bootpress.pack(small, tmp_path / "image", options=PackOptions(codec="none"))
+    image = Image(tmp_path / "image")
+    data = (tmp_path / "image").read_bytes()
+    table = int(image.info()["directory_table"] or 0)
+    unit = int.from_bytes(data[table : table + 2], "little")
+    plain = data[table + 2 : table + 2 + (unit & 0x7FFF)]
+    taken = 0
+    for layout in image.layouts():
+        if layout.type != "directory" or layout.path == "void":
+            assert (layout.listing_reference, layout.listing_bytes) == (None, 0)
+            continue
+        assert layout.listing_reference is not None
+        assert layout.listing_reference >> 16 == 0  # the first and only unit
+        at = layout.listing_reference & 0xFFFF
+        listing = plain[at : at + layout.listing_bytes]
+        taken += len(listing)
+        names = [path for path in image if path and os.path.dirname(path) == layout.path]
+        assert int.from_bytes(listing[:4], "little") + 1 == len(names)
+        length = int.from_bytes(listing[18:20], "little") + 1
+        assert listing[20 : 20 + length] == os.fsencode(os.path.basename(names[0]))
+    assert taken == len(plain)

@@ -191,6 +191,10 @@ def test_layout_prints_every_path_as_json(image: Path, bootpress: Bootpress) -> 
     assert tool["type"] == "file"
     assert tool["listing_extent"] is None
     assert files["etc"]["listing_extent"][1] > 0
+    assert (tool["listing_reference"], tool["listing_bytes"]) == (None, 0)
+    # One header of 12 bytes, and 8 and the name per entry.
+    assert files["etc"]["listing_bytes"] == 12 + 8 + len("hostname") + 8 + len("os-release")
+    assert files["etc"]["listing_reference"] >= 0
     assert all(len(row["inode_extent"]) == 2 for row in layout["files"])
     assert len(bootpress("layout", image).stdout.splitlines()) == len(files)
 
