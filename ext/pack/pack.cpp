@@ -83,6 +83,7 @@ PackResult pack_image(const Tree& tree, const std::string& target, const PackOpt
 
   const Order order = order_files(tree, original,
                                   {.hot = options.hot,
+                                   .metadata_only = options.metadata_only,
                                    .last = options.last,
                                    .cold_order = options.cold_order,
                                    .block_size = options.codec.block_size,

@@ -19,7 +19,9 @@ namespace bootpress {
 
 struct PackOptions {
   CodecOptions codec;
-  std::vector<InodeId> hot;   // in first-read order, any type
+  std::vector<InodeId> hot;  // in first-read order, any type
+  std::vector<InodeId>
+      metadata_only;          // of `hot`: their inodes and listings are hot, not their data
   std::vector<InodeId> last;  // behind everything else
   ColdOrder cold_order = ColdOrder::similarity;
   bool fragments = true;
@@ -38,7 +40,7 @@ struct PackResult {
   std::uint64_t duplicate_files = 0;
   std::uint64_t duplicate_bytes = 0;
   std::uint64_t fragments = 0;
-  std::uint64_t hot_files = 0;
+  std::uint64_t hot_files = 0;       // inodes of any type, those with cold data included
   std::uint64_t metadata_bytes = 0;  // behind the data region
   BlockStatistics blocks;
   std::vector<std::pair<std::string, double>> stages;  // name, seconds

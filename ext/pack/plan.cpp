@@ -144,12 +144,16 @@ class Planner {
 Order order_files(const Tree& tree, std::span<const InodeId> original, const OrderOptions& options,
                   Monitor& monitor) {
   Order order;
+  std::vector<bool> listed(tree.size(), false);
+  order.hot = without_repeats(options.hot, listed);
   std::vector<bool> taken(tree.size(), false);
-  order.hot = without_repeats(options.hot, taken);
+  for (const InodeId id : options.metadata_only) taken[id] = true;
+  order.hot_data = without_repeats(order.hot, taken);
+  for (const InodeId id : options.metadata_only) taken[id] = false;
   order.last = without_repeats(options.last, taken);
   // A content that a hot file has is not cold, and one that a cold file has is not last.
   std::vector<bool> placed(tree.size(), false);
-  for (const InodeId id : order.hot) placed[original[id]] = true;
+  for (const InodeId id : order.hot_data) placed[original[id]] = true;
   for (const InodeId id : regular_files(tree, options.cold_order)) {
     if (!taken[id]) order.cold.push_back(id);
   }
@@ -169,7 +173,7 @@ Order order_files(const Tree& tree, std::span<const InodeId> original, const Ord
 Plan plan_blocks(const Tree& tree, std::span<const InodeId> original, const Order& order,
                  std::uint32_t block_size, bool fragments) {
   Planner planner(tree, original, block_size, fragments);
-  planner.add_region(order.hot, order.hot, true);
+  planner.add_region(order.hot_data, order.hot_data, true);
   planner.end_hot_region();
   planner.add_region(order.cold, order.cold_tails, false);
   planner.add_region(order.last, order.last, false);

@@ -27,7 +27,8 @@ namespace bootpress {
 enum class ColdOrder : std::uint8_t { similarity, path, gathered };
 
 struct Order {
-  std::vector<InodeId> hot;         // any type, in first-read order, no duplicates
+  std::vector<InodeId> hot;         // any type, in first-read order, no duplicates: their inodes
+  std::vector<InodeId> hot_data;    // those of them whose data is hot as well
   std::vector<InodeId> cold;        // regular files, for data blocks
   std::vector<InodeId> cold_tails;  // the same files or some of them, for fragments
   std::vector<InodeId> last;        // any type
@@ -35,6 +36,7 @@ struct Order {
 
 struct OrderOptions {
   std::vector<InodeId> hot;
+  std::vector<InodeId> metadata_only;  // of `hot`: their data stays where it would be without it
   std::vector<InodeId> last;
   ColdOrder cold_order = ColdOrder::similarity;
   std::uint32_t block_size = 131072;

@@ -130,6 +130,7 @@ def pack(
     block_size: int,
     bcj: str,
     hot: Sequence[int],  # inode ids in first-read order, any type
+    metadata_only: Sequence[int],  # of those, the ones whose data stays where it would be unlisted
     last: Sequence[int],  # inode ids to place behind everything else, in this order
     cold_order: str,
     fragments: bool,

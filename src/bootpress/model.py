@@ -259,7 +259,8 @@ class SortListUse:
         path: the file, as given.
         style: the dialect it was read in.
         provenance: its header's lines, in order.
-        hot: inodes that it put first.
+        hot: inodes that it put first, of any type.
+        metadata_only: those of them whose data it left where it was.
         last: inodes that it put last.
         stale: entries that nothing in the tree matched.
         warnings: what the list asks for and bootpress does otherwise, each once.
@@ -269,6 +270,7 @@ class SortListUse:
     style: str
     provenance: tuple[tuple[str, str], ...]
     hot: int
+    metadata_only: int
     last: int
     stale: int
     warnings: tuple[str, ...] = ()
@@ -287,7 +289,8 @@ class PackReport:
         duplicate_files, duplicate_bytes: found before compression.
         data_blocks, raw_blocks, hole_blocks, fragments: raw: stored as they are, since they
             would not shrink; fragments may be among them.
-        hot_files, hot_bytes: the hot region, from the start of the data.
+        hot_files: what the sort list put first, inodes of any type, ``pages=none`` included.
+        hot_bytes: the hot region, from the start of the data.
         metadata_bytes: inodes, listings and tables as stored.
         stages: seconds by stage, in the order of the work.
         seal: xxh3-128 of the image, in hex.

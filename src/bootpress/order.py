@@ -19,11 +19,13 @@ class Order:
 
     Attributes:
         hot: inode ids that go first, in first-read order, each once.
+        metadata_only: those of ``hot`` whose data stays where it would be without the list.
         last: inode ids that go behind everything else, in their order, each once.
         stale: entries that nothing in the tree matches, in list order.
     """
 
     hot: tuple[int, ...] = ()
+    metadata_only: tuple[int, ...] = ()
     last: tuple[int, ...] = ()
     stale: tuple[bytes, ...] = ()
 
@@ -34,6 +36,7 @@ def resolve(tree: Tree, sort_list: SortList, *, allow_stale: bool = False) -> Or
     A file with several names is placed by the first of them that the list has. Where several
     entries match one name, the list's dialect decides: mksquashfs takes the entry nearest to the
     name, gensquashfs the first, and bootpress' own lists the first (a file is first read once).
+    Data is hot where any of a file's entries ahead says so, in the place of the first of them.
 
     Raises:
         StaleSortListError: entries that nothing in the tree matches, unless ``allow_stale``; a
@@ -49,14 +52,20 @@ def resolve(tree: Tree, sort_list: SortList, *, allow_stale: bool = False) -> Or
     if stale and not allow_stale:
         raise _stale_error(stale)
     ranked.sort()
-    hot: dict[int, None] = {}
+    metadata_only: dict[int, bool] = {}  # of the hot inodes, in first-read order
     last: dict[int, None] = {}
-    for rank, _, _, inode in ranked:
+    for rank, place, _, inode in ranked:
         if rank < 0:
-            hot.setdefault(inode)
-        elif rank > 0 and inode not in hot:
+            only = entries[place].metadata_only
+            metadata_only[inode] = metadata_only.get(inode, True) and only
+        elif rank > 0 and metadata_only.get(inode, True):
             last.setdefault(inode)
-    return Order(tuple(hot), tuple(last), tuple(stale))
+    return Order(
+        hot=tuple(metadata_only),
+        metadata_only=tuple(inode for inode, only in metadata_only.items() if only),
+        last=tuple(last),
+        stale=tuple(stale),
+    )
 
 
 # (rank, place in the list, place in the tree, inode)
@@ -65,18 +74,14 @@ _Ranked = list[tuple[int, int, int, int]]
 
 def _match_paths(tree: Tree, entries: tuple[SortEntry, ...]) -> tuple[_Ranked, list[bytes]]:
     ranked: _Ranked = []
-    stale: list[bytes] = []
-    seen: set[bytes] = set()
+    stale: dict[bytes, None] = {}
     for place, entry in enumerate(entries):
-        if entry.path in seen:
-            continue
-        seen.add(entry.path)
         inode = tree.find(entry.path)
         if inode is None:
-            stale.append(entry.path)
+            stale.setdefault(entry.path)
         else:
             ranked.append((entry.rank, place, 0, inode))
-    return ranked, stale
+    return ranked, list(stale)
 
 
 def _match_nearest(tree: Tree, entries: tuple[SortEntry, ...]) -> tuple[_Ranked, list[bytes]]:

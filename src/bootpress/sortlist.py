@@ -9,16 +9,18 @@ r"""Sort lists: which files come first, in three dialects, read and written.
     # boots: 3
     usr/lib/systemd/systemd<TAB>pages=0-15,20
     usr/lib/x86_64-linux-gnu/libc.so.6
+    usr/bin/bash<TAB>pages=none
     #! last
     usr/share/doc/README
 
 The first line is the mark. ``# key: value`` lines up to the first path tell where the list comes
 from; later lines that start with ``#`` are comments. Then one path per line, relative to the root,
 in first-read order, of any type, behind which a TAB may introduce the 4 KiB pages that a boot
-read. Paths below ``#! last`` go behind everything else. A backslash escapes: ``\\``, ``\t``,
-``\n``, ``\xNN``; whatever is not printable UTF-8 is written so, and a ``#`` or a space at either
-end as well. A list *without* the mark is what ``find`` prints: one literal name per line (``#``
-comments aside), no escapes, since unit names such as ``a\x2db.slice`` hold backslashes.
+read; with ``pages=none`` it looked at the metadata only: the inode goes first, and a directory's
+listing, but not the data. Paths below ``#! last`` go behind everything else. A backslash escapes:
+``\\``, ``\t``, ``\n``, ``\xNN``; whatever is not printable UTF-8 is written so, and a ``#`` or a
+space at either end as well. A list *without* the mark is what ``find`` prints: one literal name per
+line (``#`` comments aside), no escapes, since unit names such as ``a\x2db.slice`` hold backslashes.
 
 **mksquashfs** (``-sort``): ``path priority`` per line, -32768 to 32767, higher first, a backslash
 before white space in a name. A directory's priority holds for everything below it until a more
@@ -72,12 +74,22 @@ class SortEntry:
             behind it. Equal ranks keep the list's order.
         reach: what the path stands for.
         pages: the pages that a boot read, ascending, empty where nothing is known.
+        metadata_only: known to be none: the inode goes first (and a directory's listing), the
+            data stays where it would be without the entry. Only ahead, and without ``pages``.
     """
 
     path: bytes
     rank: int
     reach: Reach = Reach.EXACT
     pages: tuple[PageRange, ...] = ()
+    metadata_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.metadata_only and (self.pages or self.rank >= 0):
+            raise SortListError(
+                f"'{escape_name(self.path)}': pages=none goes with a rank below 0 and no pages",
+                hint="without data there is nothing to put behind everything else",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +173,7 @@ def format_sort_list(
             for what they reach.
         style: "bootpress", "mksquashfs" or "gensquashfs". The two others order file data only and
             a directory's priority would hold for all below it, so entries that are another
-            entry's directory are left out there.
+            entry's directory are left out there, and those that are ``metadata_only``.
         keep: called with each path; False leaves the entry out. Pass "is a regular file" when
             writing for the two others.
 
@@ -178,9 +190,9 @@ def format_sort_list(
         case "bootpress":
             return _format_own(entries, sort_list.provenance)
         case "mksquashfs":
-            return _format_mksquashfs(entries)
+            return _format_mksquashfs([e for e in entries if not e.metadata_only])
         case "gensquashfs":
-            return _format_gensquashfs(entries)
+            return _format_gensquashfs([e for e in entries if not e.metadata_only])
         case _:
             raise UsageError(f"cannot write sort style '{style}'")
 
@@ -254,8 +266,8 @@ def _parse_own(lines: Sequence[bytes], name: str) -> SortList:
             hint=f"the first line should read '{MARK}'",
         )
     provenance: list[tuple[str, str]] = []
-    hot: list[tuple[bytes, tuple[PageRange, ...]]] = []
-    last: list[tuple[bytes, tuple[PageRange, ...]]] = []
+    hot: list[tuple[bytes, tuple[PageRange, ...] | None]] = []
+    last: list[tuple[bytes, tuple[PageRange, ...] | None]] = []
     goes = hot
     header = marked
     for number, raw in enumerate(lines, 1):
@@ -277,22 +289,27 @@ def _parse_own(lines: Sequence[bytes], name: str) -> SortList:
         text, tab, extra = line.partition(b"\t")
         try:
             pages = _parse_pages(extra) if tab else ()
+            if pages is None and goes is last:
+                raise ValueError(f"pages=none stands above '{LAST_MARK}' only")
             goes.append((encode_path(unescape_name(text)), pages))
         except ValueError as error:
             raise SortListError(f"{name}: line {number}: {error}") from None
     return SortList(
-        entries=(
-            *(SortEntry(path, i - len(hot), pages=pages) for i, (path, pages) in enumerate(hot)),
-            *(SortEntry(path, i, pages=pages) for i, (path, pages) in enumerate(last, 1)),
+        entries=tuple(
+            SortEntry(path, rank, pages=pages or (), metadata_only=pages is None)
+            for first, chosen in ((-len(hot), hot), (1, last))
+            for rank, (path, pages) in enumerate(chosen, first)
         ),
         provenance=tuple(provenance),
     )
 
 
-def _parse_pages(text: bytes) -> tuple[PageRange, ...]:
+def _parse_pages(text: bytes) -> tuple[PageRange, ...] | None:
+    if text.strip() == b"pages=none":
+        return None
     found = re.fullmatch(rb"pages=([0-9,-]+)", text.strip())
     if not found:
-        raise ValueError(f"'{escape_name(text)}' is not of the form pages=0-15,20")
+        raise ValueError(f"'{escape_name(text)}' is not of the form pages=0-15,20 or pages=none")
     ranges: list[PageRange] = []
     for part in found[1].split(b","):
         first, dash, end = part.partition(b"-")
@@ -305,8 +322,11 @@ def _parse_pages(text: bytes) -> tuple[PageRange, ...]:
     return tuple(ranges)
 
 
-def _format_pages(pages: Iterable[PageRange]) -> str:
-    return ",".join(str(first) if first == end else f"{first}-{end}" for first, end in pages)
+def _format_pages(entry: SortEntry) -> str:
+    if entry.metadata_only:
+        return "\tpages=none"
+    ranges = (str(first) if first == end else f"{first}-{end}" for first, end in entry.pages)
+    return "\tpages=" + ",".join(ranges) if entry.pages else ""
 
 
 def _format_own(entries: Sequence[SortEntry], provenance: Iterable[tuple[str, str]]) -> bytes:
@@ -329,8 +349,7 @@ def _format_own(entries: Sequence[SortEntry], provenance: Iterable[tuple[str, st
             out.append(LAST_MARK)
         for entry in chosen:
             # The root has no name; "/" keeps the line from being empty.
-            line = _escape_line(entry.path) or "/"
-            out.append(f"{line}\tpages={_format_pages(entry.pages)}" if entry.pages else line)
+            out.append((_escape_line(entry.path) or "/") + _format_pages(entry))
     return ("\n".join(out) + "\n").encode("utf-8", "surrogateescape")
 
 

@@ -8,6 +8,8 @@ import pytest
 
 import bootpress
 from bootpress import FileLayout, Image, PackOptions, SortList
+from bootpress.image import Entry
+from bootpress.sortlist import SortEntry
 from judges import mounted
 from trees import make_bytes
 
@@ -162,3 +164,70 @@ def test_an_equal_file_that_is_hot_makes_the_shared_data_hot(tmp_path: Path) -> 
     image = Image(tmp_path / "image")
     assert first_block(image.layout("z")) == first_block(image.layout("copy-of-z"))
     assert first_block(image.layout("z")) < first_block(image.layout("a"))  # type: ignore[operator]
+
+
+def test_metadata_only_makes_inodes_hot_and_leaves_the_data_where_it_was(
+    root: Path, hot: list[str], tmp_path: Path
+) -> None:
+    entries = tuple(
+        SortEntry(name.encode(), index - len(hot), metadata_only=index % 2 == 0)
+        for index, name in enumerate(hot)
+    )
+    options = PackOptions(codec="lz4")
+    report = bootpress.pack(root, tmp_path / "one", options=options, sort_list=SortList(entries))
+    with_data = [name for index, name in enumerate(hot) if index % 2]
+    other = bootpress.pack(
+        root, tmp_path / "two", options=options, sort_list=SortList.from_paths(with_data)
+    )
+    assert (report.hot_files, other.hot_files) == (len(hot), len(with_data))
+    assert report.sort_list is not None
+    assert report.sort_list.metadata_only == len(hot) - len(with_data)
+    one, two = Image(tmp_path / "one"), Image(tmp_path / "two")
+    for layout in two.layouts():
+        mine = one.layout(layout.path)
+        assert (mine.blocks, mine.fragment_extent, mine.tail) == (
+            layout.blocks,
+            layout.fragment_extent,
+            layout.tail,
+        )
+    references = [one.layout(name).reference for name in hot]
+    assert references == sorted(references)
+    assert max(references) < min(e.layout.reference for e in one.walk() if is_cold(e, hot))
+
+
+def is_cold(entry: Entry, hot: list[str]) -> bool:
+    return entry.stat.type == "file" and entry.path not in hot
+
+
+def test_data_that_a_hot_file_shares_is_hot_for_an_entry_of_metadata_only_too(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    for name, seed in (("a", 1), ("copy", 2), ("hot", 2)):
+        (root / name).write_bytes(make_bytes(BLOCK + 10, seed=seed))
+    entries = (SortEntry(b"copy", -2, metadata_only=True), SortEntry(b"hot", -1))
+    bootpress.pack(root, tmp_path / "image", sort_list=SortList(entries))
+    image = Image(tmp_path / "image")
+    copy, hot, cold = (image.layout(name) for name in ("copy", "hot", "a"))
+    assert (copy.blocks, copy.fragment, copy.tail) == (hot.blocks, hot.fragment, hot.tail)
+    assert hot.blocks[0].offset < cold.blocks[0].offset
+    assert hot.fragment != cold.fragment
+    assert copy.reference < hot.reference < cold.reference
+
+
+def test_listings_of_hot_directories_lie_side_by_side_in_first_look_up_order(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "root"
+    for name in ("z/y/file", "a/b/file", "m/file", "cold/file"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    listed = SortList.from_paths(["z/y/file", "m/file", "a/b/file"])
+    bootpress.pack(root, tmp_path / "image", sort_list=listed)
+    image = Image(tmp_path / "image")
+    at = 0
+    for path in ("", "z", "z/y", "m", "a", "a/b", "cold"):
+        layout = image.layout(path)
+        assert layout.listing_reference == at  # all in the table's first unit
+        at += layout.listing_bytes

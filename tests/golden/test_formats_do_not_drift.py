@@ -16,9 +16,10 @@ LISTS = Path(__file__).parent / "lists"
 
 LISTED = SortList(
     entries=(
-        SortEntry(b"usr/lib/systemd/systemd", -4, pages=((0, 15), (20, 20))),
-        SortEntry(b"usr/bin/with space", -3),
-        SortEntry(b"odd/tab\tnew\nline back\\slash", -2),
+        SortEntry(b"usr/lib/systemd/systemd", -5, pages=((0, 15), (20, 20))),
+        SortEntry(b"usr/bin/with space", -4),
+        SortEntry(b"odd/tab\tnew\nline back\\slash", -3),
+        SortEntry(b"usr/bin/bash", -2, metadata_only=True),
         SortEntry("usr/share/größe".encode() + b"\xff", -1),
         SortEntry(b"usr/share/doc/README", 1),
     ),

@@ -268,6 +268,29 @@ TEST(Plan, EveryByteOfEveryContentIsPlannedOnce) {
   EXPECT_EQ(bytes, plan.total_bytes);
 }
 
+TEST(Plan, MetadataOnlyMakesInodesHotAndLeavesTheDataToTheColdOrLastRegion) {
+  MemoryTree made = varied_tree();
+  const Tree tree = made.finish();
+  const InodeId data = *tree.find("d0/f21");
+  const InodeId metadata = *tree.find("d4/f200");
+  const InodeId behind = *tree.find("d2/f9");
+  SilentMonitor monitor;
+  const Order order = order_files(tree, find_duplicates(tree, 1, monitor),
+                                  {.hot = {metadata, data, behind, metadata},
+                                   .metadata_only = {metadata, behind},
+                                   .last = {behind},
+                                   .block_size = 4096},
+                                  monitor);
+  EXPECT_EQ(order.hot, (std::vector{metadata, data, behind}));
+  EXPECT_EQ(order.hot_data, std::vector{data});
+  EXPECT_EQ(order.last, std::vector{behind});
+  EXPECT_EQ(std::ranges::count(order.cold, metadata), 1);
+  EXPECT_EQ(std::ranges::count(order.cold_tails, metadata), 1);
+  EXPECT_EQ(std::ranges::count(order.cold, behind), 0);
+  const InodeOrder inodes = order_inodes(tree, order);
+  for (const InodeId id : order.hot) EXPECT_LE(inodes.numbers[id], inodes.hot_count);
+}
+
 TEST(Plan, LastFilesLieBehindEverythingElse) {
   MemoryTree made = varied_tree();
   const Tree tree = made.finish();

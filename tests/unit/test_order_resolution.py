@@ -114,3 +114,16 @@ def test_patterns_match_as_fnmatch_does(
     compiled = re.compile(translate_pattern(pattern, cross=cross), re.DOTALL)
     assert [name for name in yes if not compiled.fullmatch(name)] == []
     assert [name for name in no if compiled.fullmatch(name)] == []
+
+
+def test_data_is_hot_where_any_name_of_the_file_says_so(root: Path) -> None:
+    listed = parse_sort_list(
+        b"#! bootpress sort list 1\nlib/a-again\tpages=none\nlib/d\tpages=none\nbin/a\n"
+        b"top\tpages=none\ntop\n#! last\nlib/d\ntop\n"
+    )
+    tree = gather(root).tree
+    order = resolve(tree, listed)
+    assert [tree.path(inode) for inode in order.hot] == [b"bin/a", b"lib/d", b"top"]
+    assert [tree.path(inode) for inode in order.metadata_only] == [b"lib/d"]
+    # Its metadata first, its data behind everything else: these do not clash.
+    assert [tree.path(inode) for inode in order.last] == [b"lib/d"]

@@ -4,7 +4,7 @@
 import pytest
 
 from bootpress.errors import SortListError, UsageError
-from bootpress.sortlist import Reach, SortList, format_sort_list, parse_sort_list
+from bootpress.sortlist import Reach, SortEntry, SortList, format_sort_list, parse_sort_list
 
 
 def hot(data: bytes, style: str = "auto") -> list[bytes]:
@@ -151,3 +151,23 @@ def test_writing_leaves_out_what_the_caller_does_not_keep() -> None:
 def test_a_header_value_must_stay_on_its_line() -> None:
     with pytest.raises(SortListError, match="header"):
         format_sort_list(SortList((), (("kernel", "6.1\nevil"),)))
+
+
+def test_an_entry_may_be_of_metadata_only() -> None:
+    listed = b"#! bootpress sort list 1\na\tpages=none\nb\tpages=0-3\nc\n"
+    found = parse_sort_list(listed)
+    assert [(e.path, e.metadata_only, e.pages) for e in found.hot] == [
+        (b"a", True, ()),
+        (b"b", False, ((0, 3),)),
+        (b"c", False, ()),
+    ]
+    assert format_sort_list(found) == listed
+
+
+def test_metadata_only_behind_everything_else_is_refused() -> None:
+    with pytest.raises(SortListError, match=r"line 3: pages=none stands above '#! last' only"):
+        parse_sort_list(b"#! bootpress sort list 1\n#! last\na\tpages=none\n")
+    with pytest.raises(SortListError, match="'a': pages=none"):
+        SortEntry(b"a", 1, metadata_only=True)
+    with pytest.raises(SortListError, match="'a': pages=none"):
+        SortEntry(b"a", -1, pages=((0, 1),), metadata_only=True)

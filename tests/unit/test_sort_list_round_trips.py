@@ -41,7 +41,12 @@ def test_own_format_keeps_everything(
     hot: list[bytes], last: list[bytes], data: st.DataObject
 ) -> None:
     entries = (
-        *(SortEntry(p, i - len(hot), pages=data.draw(page_ranges())) for i, p in enumerate(hot)),
+        *(
+            SortEntry(p, i - len(hot), metadata_only=True)
+            if data.draw(st.booleans())
+            else SortEntry(p, i - len(hot), pages=data.draw(page_ranges()))
+            for i, p in enumerate(hot)
+        ),
         *(SortEntry(p, i, pages=data.draw(page_ranges())) for i, p in enumerate(last, 1)),
     )
     provenance = (("kernel", "6.1.0"), ("image", "sha256:00"), ("tool", "bootpress 0.1.0: x"))
@@ -104,3 +109,10 @@ def test_a_list_of_exactly_all_priorities_has_each_once() -> None:
 def test_a_name_with_a_line_break_is_refused_by_foreign_styles(style: str) -> None:
     with pytest.raises(SortListError, match="cannot name"):
         format_sort_list(SortList.from_paths([b"a\nb"]), style)
+
+
+@pytest.mark.parametrize("style", ["mksquashfs", "gensquashfs"])
+def test_foreign_styles_leave_out_what_has_no_hot_data(style: str) -> None:
+    entries = (SortEntry(b"a", -2, metadata_only=True), SortEntry(b"b", -1))
+    alone = (SortEntry(b"b", -1),)
+    assert format_sort_list(SortList(entries), style) == format_sort_list(SortList(alone), style)
