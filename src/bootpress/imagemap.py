@@ -10,7 +10,7 @@ unit is 8192 bytes of its table but for the last, so a table's bytes are counted
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import BinaryIO, Literal
 from bootpress.errors import CorruptError
 from bootpress.image import Image
 from bootpress.model import Extent, FileLayout, encode_path
+from bootpress.trace import PAGE_BYTES, Event, EventKind, Trace
 
 UNIT_BYTES = 8192
 HEADER_BYTES = 2
@@ -32,6 +33,8 @@ BASIC_FILE_BYTES = 32
 EXTENDED_FILE_BYTES = 56
 EXTENDED_DIRECTORY_BYTES = 40
 SYMLINK_BYTES = 24
+# Disks read in sectors; whatever began or ended one was read with it.
+READ_GRAIN = 512
 
 TableName = Literal[
     "inode table", "directory table", "fragment table", "export table", "id table", "xattr table"
@@ -214,6 +217,19 @@ class ImageMap:
         """Return the length of an inode's record. REQUIRES: the path exists."""
         return self._records[self.first_name(path)][1]
 
+    def listing_bytes(self, path: bytes) -> int:
+        """Return the length of a directory's listing. REQUIRES: the path exists."""
+        return self._layouts[path].listing_bytes
+
+    def tail_pages(self, path: bytes) -> tuple[int, int]:
+        """Return the first page of a file's tail-end and how many there are, 0 for none.
+
+        REQUIRES: the path exists.
+        """
+        layout = self._layouts[path]
+        first = len(layout.blocks) * self.block_size // PAGE_BYTES
+        return first, 0 if layout.tail is None else -(-layout.tail.length // PAGE_BYTES)
+
     def block_list_start(self, path: bytes) -> int:
         """Return where a file's block list begins in its record. REQUIRES: a regular file."""
         words = 4 * len(self._layouts[path].blocks)
@@ -238,6 +254,10 @@ class ImageMap:
             return byte // UNIT_BYTES * UNIT_BYTES
         place = bisect_right(indexed, byte) - 1
         return indexed[place] if place >= 0 else 0
+
+    def has_xattrs(self, path: bytes) -> bool:
+        """Return whether an inode has extended attributes. REQUIRES: the path exists."""
+        return bool(self.image.tree.row(self.image[path].inode)["xattrs"])
 
     def id_units(self) -> tuple[Unit, ...]:
         """Return the id table's units."""
@@ -470,6 +490,67 @@ def _write_listing(
         at += LISTING_ENTRY_BYTES + name
         count += 1
     return at, index_bytes, tuple(indexed)
+
+
+def convert_reads(trace: Trace, image_map: ImageMap) -> Trace:
+    """Return the guest events that reads of the disk stand for, as far as they can tell.
+
+    A data block or fragment counts as needed once all of it was read, so that what read-ahead
+    brought of its neighbours does not. In front of a path's first pages come the look-ups that
+    lead there: listing and inode of each directory, and the path's own inode.
+
+    What is lost: which of a fragment's files was needed (all of them come), names of a file beyond
+    its first, which pages of a block were needed, what was looked up but not read (symlinks,
+    directories), and what was read again from memory.
+
+    Args:
+        trace: with "read" events; others are left out.
+        image_map: of the image that was traced.
+    """
+    paths: dict[bytes, int] = {}
+    events: list[Event] = []
+    read: set[int] = set()
+    done: set[int] = set()
+    known: set[bytes] = set()
+
+    def add(at: int, kind: EventKind, path: bytes, first: int, length: int) -> None:
+        events.append(Event(at, kind, paths.setdefault(path, len(paths)), first, length))
+
+    def look_up(at: int, path: bytes) -> None:
+        if path in known:
+            return
+        known.add(path)
+        if path:
+            parent = path.rpartition(b"/")[0]
+            look_up(at, parent)
+            length = image_map.listing_bytes(parent)
+            add(at, "listing", parent, 0, length)
+        add(at, "inode", path, 0, BASIC_FILE_BYTES)
+
+    pages_a_block = image_map.block_size // PAGE_BYTES
+    for event in trace.events:
+        if event.kind != "read":
+            continue
+        read.update(
+            range(event.first // READ_GRAIN, -(-(event.first + event.length) // READ_GRAIN))
+        )
+        for place in image_map.locate_read(event.first, event.length):
+            extent = place.extent
+            if not place.paths or extent.offset in done:
+                continue
+            grains = range(
+                extent.offset // READ_GRAIN, -(-(extent.offset + extent.length) // READ_GRAIN)
+            )
+            if not all(grain in read for grain in grains):
+                continue
+            done.add(extent.offset)
+            for path in place.paths:
+                look_up(event.at, path)
+                first, count = place.index * pages_a_block, pages_a_block
+                if place.kind == "fragments":
+                    first, count = image_map.tail_pages(path)
+                add(event.at, "pages", path, first, count)
+    return replace(trace, paths=tuple(paths), events=tuple(events))
 
 
 def _count_units(entries: int, entry_bytes: int) -> int:

@@ -1,0 +1,578 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Makes a sort list of traces: which files a boot reads, and in which order.
+
+A boot is a sequence of first reads. Some of it is noise: a reader that walks everything, such as a
+search for files, an indexer, a checksum of the medium or a read-ahead list, says nothing about what
+a boot waits for. Noise is taken out of each trace, then the traces are merged.
+
+The order of several boots is the mean of each path's place in them. Places are counted by what all
+boots have in common, so that a boot that goes on for longer does not pull its beginning forward.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import fsum
+from typing import Literal
+
+from bootpress.errors import UsageError
+from bootpress.image import Image
+from bootpress.imagemap import ImageMap, convert_reads
+from bootpress.model import FileLayout
+from bootpress.sortlist import PageRange, SortEntry, SortList
+from bootpress.trace import Event, Trace
+
+# A walk: at least so many first looks in so many directories, of each of which nearly all was
+# looked at in short order. Boots of Debian 12 stay below a third of both, see
+# tests/unit/test_noise_does_not_decide_the_order.py.
+WALK_LOOKS = 600
+WALK_DIRECTORIES = 48
+# Nearly all: this share of a directory, within so many looks to either side.
+WALK_SHARE = 0.9
+WALK_WINDOW = 400
+# Other processes go on meanwhile: so many of their looks do not end a walk.
+WALK_GAP = 64
+# A directory of one or two says nothing.
+WALK_SMALLEST = 3
+
+# Reading in the order of the disk: at least so many files, each further on than the one before it
+# but for a few, over a stretch so many times as long as the files themselves. (The boot of an image
+# that was packed in its order reads on and on as well, but there is little in between.)
+DISK_ORDER_FILES = 300
+DISK_ORDER_STRAYS = 3
+DISK_ORDER_SPREAD = 3
+
+# A stream of the disk: reads that follow each other without a gap, over so many bytes and this
+# share of the image.
+STREAM_BYTES = 32 << 20
+STREAM_SHARE = 0.1
+
+# A file stays out of the middle of the hot region if reading past what nobody needs of it takes
+# longer than going there and back: 2 * 110 ms at 3.6 MB/s, profiles/media/cd.toml.
+UNREAD_BYTES = 792_000
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A reader that walked everything.
+
+    Attributes:
+        kind: "walk": directory by directory. "disk order": files as they lie in the image, as a
+            read-ahead list does. "stream": the disk itself.
+        boot: when the trace was recorded.
+        at_seconds: when it began, from the trace's begin.
+        paths: how many paths it alone brought up; they are not in the list for its sake.
+        directories: in how many directories.
+        bytes_read: of the disk, where that is known, else 0.
+        example: the first path, or "".
+    """
+
+    kind: Literal["walk", "disk order", "stream"]
+    boot: str
+    at_seconds: float
+    paths: int
+    directories: int
+    bytes_read: int
+    example: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LearnReport:
+    """What became of the traces.
+
+    Attributes:
+        boots: traces.
+        files: entries of the list whose data is read.
+        metadata_only: entries of which only the inode or listing is.
+        hot_bytes: of those files as stored, 0 where no image was given.
+        seldom: paths left out, since fewer boots than asked for read them.
+        missing: paths left out, since the image does not have them.
+        noise: what was filtered, in order of time within each boot.
+        last: files put at the end of the list, since most of each is not read.
+        fragments_guessed: files listed only for a tail-end in a fragment that was read: the disk
+            does not tell which of them was needed.
+        warnings: what to know about the list, in words.
+    """
+
+    boots: int
+    files: int
+    metadata_only: int
+    hot_bytes: int
+    seldom: int
+    missing: int
+    noise: tuple[Noise, ...]
+    last: tuple[bytes, ...]
+    fragments_guessed: int
+    warnings: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Boot:
+    """What one boot needed, in the order of its events."""
+
+    trace: Trace
+    looks: dict[bytes, int]  # path → its first event
+    reads: dict[bytes, int]  # path → its first event of pages
+    pages: dict[bytes, set[int]]
+    listed: set[bytes]
+    late: frozenset[bytes] = frozenset()  # whose place in this boot says nothing
+
+    def order(self) -> list[bytes]:
+        """Return the paths in the order of their first reads, or looks where nothing was read."""
+        return sorted(
+            self.looks, key=lambda path: (path in self.late, self.reads.get(path, self.looks[path]))
+        )
+
+
+def learn_order(
+    traces: Sequence[Trace],
+    *,
+    image: Image | None,
+    min_boots: int = 1,
+    date: str | None = None,
+    tool: str = "bootpress",
+) -> tuple[SortList, LearnReport]:
+    """Return the order in which boots read, and what was left out of it.
+
+    Args:
+        traces: at least one.
+        image: the image that was traced, or another of the same tree. It tells files from
+            directories, how much of a file is not read, and how much of a directory a walk
+            covered; None: guess. Traces of the disk alone need the image that was traced.
+        min_boots: leave out what fewer boots than this read.
+        date: for the list's header; None: the day of the newest trace.
+        tool: for the header: name and version.
+
+    Returns:
+        The list does not depend on the order of ``traces``. Its header names kernel, image, number
+        of boots, date and tool.
+
+    Raises:
+        UsageError: no traces, more boots asked for than there are, or traces of the disk without
+            their image.
+    """
+    if not traces:
+        raise UsageError("no traces to learn from", hint="bootpress trace records them")
+    if not 1 <= min_boots <= len(traces):
+        raise UsageError(
+            f"files of at least {min_boots} boots: there are {len(traces)}",
+            hint="lower --min-boots, or record more boots",
+        )
+    image_map = None if image is None else ImageMap(image)
+    # In an order of their own, so that nothing depends on the command line's.
+    ordered = sorted(
+        traces, key=lambda trace: (trace.created, trace.image_digest, len(trace.events))
+    )
+    noise: list[Noise] = []
+    guessed: set[bytes] = set()
+    boots = [_read_trace(trace, image_map, noise, guessed) for trace in ordered]
+    sizes = _count_children(boots, image_map)
+    for boot in boots:
+        noise += _filter_walks(boot, sizes, image_map)
+        if image_map is not None:
+            noise += _filter_disk_order(boot, image_map)
+
+    times = Counter(path for boot in boots for path in boot.looks)
+    kept = {path for path, count in times.items() if count >= min_boots}
+    seldom = len(times) - len(kept)
+    missing = 0
+    if image_map is not None:
+        present = {path for path in kept if image_map.layout_of(path) is not None}
+        missing, kept = len(kept) - len(present), present
+    order = _merge_orders([[path for path in boot.order() if path in kept] for boot in boots])
+    pages = _merge_pages(boots, kept, image_map)
+    last = _find_partly_read(order, pages, image_map)
+    chosen = [path for path in order if path not in last] + [path for path in order if path in last]
+    entries = tuple(
+        _make_entry(path, rank, pages.get(path, ()), boots, image_map)
+        for rank, path in enumerate(chosen, -len(chosen))
+    )
+    newest = ordered[-1]
+    kernels = sorted({trace.kernel for trace in ordered if trace.kernel})
+    images = sorted({trace.image_digest for trace in ordered})
+    sort_list = SortList(
+        entries=entries,
+        provenance=(
+            ("kernel", ", ".join(kernels) or "unknown"),
+            ("image", ", ".join(images)),
+            ("boots", str(len(ordered))),
+            ("date", date or newest.created[:10]),
+            ("tool", tool),
+        ),
+    )
+    report = LearnReport(
+        boots=len(ordered),
+        files=sum(not entry.metadata_only for entry in entries),
+        metadata_only=sum(entry.metadata_only for entry in entries),
+        hot_bytes=_sum_stored(entries, image_map),
+        seldom=seldom,
+        missing=missing,
+        noise=tuple(noise),
+        last=tuple(path for path in order if path in last),
+        fragments_guessed=len(guessed & kept),
+        warnings=_find_warnings(ordered, image_map, guessed & kept),
+    )
+    return sort_list, report
+
+
+def _find_warnings(
+    traces: Sequence[Trace], image_map: ImageMap | None, guessed: set[bytes]
+) -> tuple[str, ...]:
+    warnings: list[str] = []
+    if len({trace.block_size for trace in traces}) > 1:
+        warnings.append("the traces are of images with different block sizes: pages are merged")
+    if not any(event.kind in {"inode", "listing"} for trace in traces for event in trace.events):
+        warnings.append(
+            "no trace recorded metadata: directories and symlinks are only in the list where files "
+            "below them are"
+        )
+    if guessed:
+        warnings.append(
+            f"{len(guessed)} files are listed only for sharing a fragment with one that was read"
+        )
+    if image_map is None:
+        warnings.append(
+            "without the image, how much of a directory was walked and of a file left unread is "
+            "not known"
+        )
+    return tuple(warnings)
+
+
+# --- one trace ----------------------------------------------------------------------------------
+
+
+def _read_trace(
+    trace: Trace, image_map: ImageMap | None, noise: list[Noise], guessed: set[bytes]
+) -> _Boot:
+    if all(event.kind == "read" for event in trace.events):
+        if image_map is None:
+            raise UsageError(
+                f"the trace of {trace.image} ({trace.created}) is the disk's: it needs its image",
+                hint="name the image that was traced with --image",
+            )
+        trace, streams = _filter_streams(trace)
+        noise += streams
+        trace = convert_reads(trace, image_map)
+        guessed |= _find_guessed(trace, image_map)
+    boot = _Boot(trace, {}, {}, {}, set())
+    for number, event in enumerate(trace.events):
+        if event.kind == "read":
+            continue
+        path = trace.path_of(event)
+        boot.looks.setdefault(path, number)
+        if event.kind == "pages":
+            boot.reads.setdefault(path, number)
+            boot.pages.setdefault(path, set()).update(
+                range(event.first, event.first + event.length)
+            )
+        elif event.kind == "listing":
+            boot.listed.add(path)
+    return boot
+
+
+def _find_guessed(trace: Trace, image_map: ImageMap) -> set[bytes]:
+    """Return the files that nothing but a shared fragment speaks for."""
+    alone: dict[int, list[bytes]] = {}
+    certain: set[bytes] = set()
+    for event in trace.events:
+        if event.kind != "pages":
+            continue
+        path = trace.path_of(event)
+        layout = image_map.layout_of(path)
+        if layout is None or layout.fragment is None:
+            continue
+        if event.first < image_map.tail_pages(path)[0]:
+            certain.add(path)
+        else:
+            alone.setdefault(layout.fragment, []).append(path)
+    return {
+        path
+        for paths in alone.values()
+        if len(set(paths)) > 1
+        for path in paths
+        if path not in certain
+    }
+
+
+# --- noise --------------------------------------------------------------------------------------
+
+
+def _filter_streams(trace: Trace) -> tuple[Trace, list[Noise]]:
+    """Leave out reads of the disk that go on and on: a checksum, or a stream into memory."""
+    least = max(STREAM_BYTES, int(trace.image_bytes * STREAM_SHARE))
+    noise: list[Noise] = []
+    kept: list[Event] = []
+    run: list[Event] = []
+
+    def close() -> None:
+        total = sum(event.length for event in run)
+        if total >= least:
+            noise.append(Noise("stream", trace.created, run[0].at / 1e6, 0, 0, total, b""))
+        else:
+            kept.extend(run)
+        run.clear()
+
+    for event in trace.events:
+        if run and event.first != run[-1].first + run[-1].length:
+            close()
+        run.append(event)
+    if run:
+        close()
+    return replace(trace, events=tuple(kept)), noise
+
+
+def _count_children(
+    boots: Iterable[_Boot], image_map: ImageMap | None
+) -> dict[tuple[bytes, bool], int]:
+    """Return how many directories, and how many others, each directory holds.
+
+    Without an image these are all that any trace has seen.
+    """
+    sizes: Counter[tuple[bytes, bool]] = Counter()
+    if image_map is not None:
+        for path in image_map.paths:
+            layout = image_map.layout_of(path)
+            if path and layout is not None:
+                sizes[_parent(path), layout.type == "directory"] += 1
+        return sizes
+    seen: set[bytes] = set()
+    listed: set[bytes] = set()
+    for boot in boots:
+        seen.update(boot.looks)
+        listed |= boot.listed
+    for path in seen:
+        if path:
+            sizes[_parent(path), path in listed] += 1
+    return sizes
+
+
+def _filter_walks(
+    boot: _Boot, sizes: Mapping[tuple[bytes, bool], int], image_map: ImageMap | None
+) -> list[Noise]:
+    """Take out what readers looked at that went through whole subtrees, one path after the other.
+
+    Such a reader shows by how much of each directory it covers in short order: look-ups of a boot
+    pick from many directories, and read but a few whole.
+    """
+    looks = sorted((path for path in boot.looks if path), key=boot.looks.__getitem__)
+    keys = [(_parent(path), _is_directory(path, boot, image_map)) for path in looks]
+    places: dict[tuple[bytes, bool], list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, []).append(place)
+    swept: list[int] = []
+    for place, key in enumerate(keys):
+        size = sizes.get(key, 0)
+        if size < WALK_SMALLEST:
+            continue
+        own = places[key]
+        near = bisect_right(own, place + WALK_WINDOW) - bisect_left(own, place - WALK_WINDOW)
+        if near >= WALK_SHARE * min(size, WALK_WINDOW):
+            swept.append(place)
+    noise: list[Noise] = []
+    for run in _split_runs(swept, WALK_GAP):
+        directories = {keys[place][0] for place in run}
+        if len(run) < WALK_LOOKS or len(directories) < WALK_DIRECTORIES:
+            continue
+        noise.append(_drop_walk(boot, [looks[place] for place in run], len(directories)))
+    return noise
+
+
+def _drop_walk(boot: _Boot, walked: Sequence[bytes], directories: int) -> Noise:
+    """Take a walk out of a boot, but for what others read as well.
+
+    A walk that reads what it finds hides who else needed it. One that only looks does not: what was
+    read all the same stays.
+    """
+    begin, end = boot.looks[walked[0]], boot.looks[walked[-1]]
+    files = [path for path in walked if path not in boot.listed]
+    at_once = sum(begin <= boot.reads.get(path, -1) <= end for path in files)
+    reads_all = 2 * at_once > len(files)
+    dropped = [path for path in walked if reads_all or path not in boot.reads]
+    at = boot.trace.events[begin].at / 1e6
+    for path in dropped:
+        del boot.looks[path]
+        boot.reads.pop(path, None)
+        boot.pages.pop(path, None)
+    return Noise("walk", boot.trace.created, at, len(dropped), directories, 0, walked[0])
+
+
+def _split_runs(places: Sequence[int], gap: int) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for place in places:
+        if not runs or place - runs[-1][-1] > gap:
+            runs.append([])
+        runs[-1].append(place)
+    return runs
+
+
+def _filter_disk_order(boot: _Boot, image_map: ImageMap) -> list[Noise]:
+    """Find files that were read as they lie on the disk; their order then is the disk's.
+
+    They stay in the list, since a read-ahead list names what a boot needs, but behind all others.
+    """
+    if boot.trace.image_bytes != image_map.bytes_used:
+        return []
+    files: list[tuple[int, int, bytes]] = []
+    for path in sorted(boot.reads, key=boot.reads.__getitem__):
+        layout = image_map.layout_of(path)
+        if layout is not None and (place := _place_of(layout)) is not None:
+            files.append((*place, path))
+    noise: list[Noise] = []
+    for run in _find_ascents(files):
+        own = sum(_stored_bytes(image_map.layout_of(path)) for _, _, path in run)
+        span = run[-1][0] - run[0][0]
+        if len(run) < DISK_ORDER_FILES or span < DISK_ORDER_SPREAD * own:
+            continue
+        paths = [path for _, _, path in run]
+        boot.late = boot.late | frozenset(paths)
+        at = boot.trace.events[boot.reads[paths[0]]].at / 1e6
+        directories = len({_parent(path) for path in paths})
+        noise.append(
+            Noise("disk order", boot.trace.created, at, len(paths), directories, own, paths[0])
+        )
+    return noise
+
+
+def _find_ascents(files: Sequence[tuple[int, int, bytes]]) -> list[list[tuple[int, int, bytes]]]:
+    """Split first reads where they stop going up; a few strays in between do not count."""
+    runs: list[list[tuple[int, int, bytes]]] = []
+    strays = 0
+    for file in files:
+        if runs and file[:2] >= runs[-1][-1][:2]:
+            runs[-1].append(file)
+            strays = 0
+        elif runs and strays < DISK_ORDER_STRAYS:
+            strays += 1
+        else:
+            runs.append([file])
+            strays = 0
+    return runs
+
+
+# --- all traces -----------------------------------------------------------------------------------
+
+
+def _merge_orders(orders: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """Return all paths by their mean place; ties by name.
+
+    A place is counted in paths that all boots share: one that lies between the 7th and the 8th of
+    these has a place between 7 and 8, in equal steps.
+    """
+    shared = set(orders[0]).intersection(*orders[1:])
+    places: dict[bytes, list[float]] = {}
+    for order in orders:
+        anchors = [i for i, path in enumerate(order) if path in shared]
+        bounds = [-1, *anchors, len(order)]
+        for number, (low, high) in enumerate(pairwise(bounds)):
+            for i in range(low + 1, high):
+                places.setdefault(order[i], []).append(number + (i - low) / (high - low))
+            if high < len(order):
+                places.setdefault(order[high], []).append(number + 1.0)
+    # fsum rounds once, so the mean does not depend on the order of the boots either.
+    return sorted(places, key=lambda path: (fsum(places[path]) / len(places[path]), path))
+
+
+def _merge_pages(
+    boots: Iterable[_Boot], kept: set[bytes], image_map: ImageMap | None
+) -> dict[bytes, tuple[PageRange, ...]]:
+    merged: dict[bytes, set[int]] = {}
+    for boot in boots:
+        for path, pages in boot.pages.items():
+            if path in kept:
+                merged.setdefault(path, set()).update(pages)
+    return {path: _to_ranges(sorted(pages)) for path, pages in merged.items()}
+
+
+def _to_ranges(pages: Sequence[int]) -> tuple[PageRange, ...]:
+    ranges: list[PageRange] = []
+    for page in pages:
+        if ranges and ranges[-1][1] == page - 1:
+            ranges[-1] = (ranges[-1][0], page)
+        else:
+            ranges.append((page, page))
+    return tuple(ranges)
+
+
+def _find_partly_read(
+    order: Iterable[bytes],
+    pages: Mapping[bytes, tuple[PageRange, ...]],
+    image_map: ImageMap | None,
+) -> frozenset[bytes]:
+    """Return the files that would put more into the hot region than it is worth; UNREAD_BYTES."""
+    if image_map is None:
+        return frozenset()
+    found: set[bytes] = set()
+    pages_a_block = image_map.block_size // 4096
+    for path in order:
+        layout = image_map.layout_of(path)
+        ranges = pages.get(path)
+        if layout is None or not ranges or not layout.blocks:
+            continue
+        read = {
+            block
+            for first, end in ranges
+            for block in range(first // pages_a_block, end // pages_a_block + 1)
+        }
+        unread = sum(block.length for i, block in enumerate(layout.blocks) if i not in read)
+        if unread > UNREAD_BYTES:
+            found.add(path)
+    return frozenset(found)
+
+
+def _make_entry(
+    path: bytes,
+    rank: int,
+    pages: tuple[PageRange, ...],
+    boots: Iterable[_Boot],
+    image_map: ImageMap | None,
+) -> SortEntry:
+    layout = None if image_map is None else image_map.layout_of(path)
+    if layout is None:
+        is_file = not any(path in boot.listed for boot in boots)
+    else:
+        is_file = layout.type == "file"
+    # Only regular files have data to leave behind, and pages worth noting: a symlink's target is
+    # part of its inode.
+    if layout is not None and not is_file:
+        pages = ()
+    return SortEntry(path, rank, pages=pages, metadata_only=is_file and not pages)
+
+
+def _sum_stored(entries: Iterable[SortEntry], image_map: ImageMap | None) -> int:
+    if image_map is None:
+        return 0
+    return sum(_stored_bytes(image_map.layout_of(entry.path)) for entry in entries if entry.pages)
+
+
+# --- small things ---------------------------------------------------------------------------------
+
+
+def _parent(path: bytes) -> bytes:
+    return path.rpartition(b"/")[0]
+
+
+def _is_directory(path: bytes, boot: _Boot, image_map: ImageMap | None) -> bool:
+    layout = None if image_map is None else image_map.layout_of(path)
+    return path in boot.listed if layout is None else layout.type == "directory"
+
+
+def _place_of(layout: FileLayout) -> tuple[int, int] | None:
+    """Return where a file's data begins: byte of the image, and in the fragment there."""
+    for block in layout.blocks:
+        if block.length:
+            return block.offset, 0
+    if layout.fragment_extent is not None and layout.tail is not None:
+        return layout.fragment_extent.offset, layout.tail.offset
+    return None
+
+
+def _stored_bytes(layout: FileLayout | None) -> int:
+    """Return the bytes of a file's blocks as stored, and its tail-end's share of 1: all of it.
+
+    A tail-end counts as decompressed: what it takes in its fragment is not known.
+    """
+    if layout is None:
+        return 0
+    return sum(block.length for block in layout.blocks) + (layout.tail.length if layout.tail else 0)
