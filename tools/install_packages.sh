@@ -20,6 +20,14 @@ list_packages() {
       echo libgtest-dev squashfs-tools squashfs-tools-ng mmdebstrap mount
       echo attr acl libcap2-bin libarchive-tools tar cpio gzip bzip2 xz-utils zstd lz4
       ;;
+    vm)                       # boots: trace, measure, and the tests of them
+      echo qemu-system-x86    # the machine, with SeaBIOS
+      echo ovmf               # its UEFI firmware
+      echo busybox-static     # the neutral initramfs is busybox and one script
+      echo cpio               # packs it, as any user
+      echo xorriso fdisk      # where an image lies in an ISO, or on a disk
+      echo mmdebstrap mount   # what is booted
+      ;;
     lint) echo clang-format-19 clang-tidy-19 shellcheck ;;
     sanitize) # and the fuzzer
       echo libgtest-dev clang-19 libclang-rt-19-dev
