@@ -22,7 +22,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal, get_args
+from typing import BinaryIO, Literal, get_args
 
 import zstandard
 
@@ -35,6 +35,9 @@ VERSION = 1
 PAGE_BYTES = 4096
 # Above this a header is none: it guards against a file that is one endless line.
 LONGEST_LINE = 1 << 20
+# A block of a frame takes 4 bytes at least and is 128 KiB at most: so much at once never makes more
+# than 8 MiB of lines.
+INPUT_BYTES = 256
 # Traces are kept and sent around; at this level one of 100,000 events takes a tenth of a second.
 ZSTD_LEVEL = 12
 
@@ -137,8 +140,7 @@ def read_trace(source: AnyPath) -> Trace:
     name = os.fsdecode(source)
     try:
         with Path(name).open("rb") as file:
-            reader = zstandard.ZstdDecompressor().stream_reader(file)
-            return _Parser(name).parse(_split_lines(reader, name))
+            return _Parser(name).parse(_split_lines(file, name))
     except OSError as error:
         raise SourceError(f"cannot read trace {name}: {error.strerror}") from error
     except zstandard.ZstdError as error:
@@ -162,13 +164,21 @@ def _format_lines(trace: Trace) -> Iterator[str]:
     yield json.dumps(["end", len(trace.events)])
 
 
-def _split_lines(reader: zstandard.ZstdDecompressionReader, name: str) -> Iterator[bytes]:
+def _split_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+    # Not a stream reader, which takes a frame that was cut for one that ended.
+    frame = zstandard.ZstdDecompressor().decompressobj()
     rest = b""
-    while chunk := reader.read(1 << 16):
-        *lines, rest = (rest + chunk).split(b"\n")
+    while not frame.eof and (chunk := file.read(INPUT_BYTES)):
+        *lines, rest = (rest + frame.decompress(chunk)).split(b"\n")
         yield from lines
         if len(rest) > LONGEST_LINE:
             raise TraceError(f"{name} is no trace: a line of more than {LONGEST_LINE} bytes")
+    if not frame.eof:
+        raise TraceError(
+            f"{name} is no trace, or was cut short", hint="record it again: bootpress trace"
+        )
+    if frame.unused_data or file.read(1):
+        raise TraceError(f"{name}: something follows the trace's end")
     if rest:
         raise TraceError(f"{name} is cut short in the middle of a line")
 
@@ -184,7 +194,10 @@ class _Parser:
         header: dict[str, object] | None = None
         paths: list[bytes] = []
         events: list[Event] = []
+        trace: Trace | None = None
         for self._number, line in enumerate(lines, 1):
+            if trace is not None:
+                raise self._error("comes after the end")
             try:
                 row = json.loads(line)
             except ValueError:
@@ -198,12 +211,14 @@ class _Parser:
             elif row[0] == "end":
                 if row != ["end", len(events)]:
                     raise self._error(f"{len(events)} events came before it")
-                return Trace(**header, paths=tuple(paths), events=tuple(events))  # type: ignore[arg-type]
+                trace = Trace(**header, paths=tuple(paths), events=tuple(events))  # type: ignore[arg-type]
             else:
                 events.append(self._check_event(row, len(paths), events))
-        raise TraceError(
-            f"{self._name} is cut short: it has no end", hint="record it again: bootpress trace"
-        )
+        if trace is None:
+            raise TraceError(
+                f"{self._name} is cut short: it has no end", hint="record it again: bootpress trace"
+            )
+        return trace
 
     def _error(self, what: str) -> TraceError:
         return TraceError(f"{self._name}: line {self._number}: {what}")
