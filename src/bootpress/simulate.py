@@ -13,12 +13,13 @@ they lie. In between stands a model of Linux 6.1 (file and function named where 
   device is backed by, one page at a time (drivers/block/loop.c, lo_read_simple), which reads ahead
   up to 128 KiB (mm/readahead.c) and reads nothing twice.
 
-What it does not model: reads of others (partition scans, udev's blkid), two processes at once, and
-memory too small for the page cache.
+Others read the disk as well. Of these, udev's probe of every disk is modelled, where the trace
+shows that udev runs. Not modelled: the firmware and the kernel's scan for partitions (a few
+sectors), two processes at once, and memory too small for the page cache.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -36,11 +37,29 @@ FRAGMENT_SLOTS = 3
 DEVICE_BLOCK = 1024
 # mm/readahead.c takes it from the queue: VM_READAHEAD_PAGES, read_ahead_kb=128.
 READAHEAD_PAGES = 32
+# A request that is larger than that is read at once, up to the queue's max_sectors_kb: 1280.
+REQUEST_PAGES = 320
+# What udev's blkid reads of each disk: offset, from the end where below 0, and length. libblkid
+# 2.38.1, the reads of "blkid -p" on a SquashFS image.
+PROBES: tuple[tuple[int, int], ...] = (
+    *((-122880, 64), (-8192, 256), (0, 256), (4096, 256), (-512, 512), (-131584, 512)),
+    *((-1024, 48), (-32256, 24), (-130560, 24), (-131072, 24), (-204288, 24), (-302592, 24)),
+    *((-345600, 24), (-376320, 24), (-466432, 24), (-498688, 24), (-507392, 24), (-486912, 24)),
+    *((-1580544, 24), (-5632, 4), (4096, 1024), (0, 1024), (-4096, 104), (-4096, 1392)),
+    *((1024, 1024), (16384, 512), (32768, 512), (65536, 512), (131072, 512), (262144, 512)),
+    *((524288, 512), (1048576, 512), (2097152, 512), (4194304, 512), (1048576, 1024)),
+    *((3072, 1024), (7168, 1024), (15360, 1024), (31744, 1024), (64512, 1024), (0, 262144)),
+    *((262144, 262144), (-778240, 262144), (-516096, 262144), (2097152, 1024)),
+)
+# It does so about when it first reads this.
+PROBE_SIGN = b"udev/hwdb.bin"
 # squashfs_fs.h: the common part of a record, and a file's block list in blocks to one index slot.
 BASE_INODE_BYTES = 16
 META_INDEXES = 2048
 # How many units a report names that were read most often.
 HOTTEST = 12
+
+ReadKind = PlaceKind | Literal["others"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +75,7 @@ class DiskRead:
 
     offset: int
     length: int
-    kind: PlaceKind
+    kind: ReadKind
     repeated: bool
 
 
@@ -149,7 +168,9 @@ def replay_trace(
         trace = convert_reads(trace, traced or image_map)
     chosen: Literal["loop", "direct"]
     chosen = attach or ("direct" if trace.attach == "direct" else "loop")
-    disk: _Disk = _LoopDisk(image_map.image_bytes) if chosen == "loop" else _DirectDisk()
+    disk: _Disk = (
+        _LoopDisk(image_map.image_bytes) if chosen == "loop" else _DirectDisk(image_map.image_bytes)
+    )
     kernel = _Kernel(image_map, disk)
     kernel.mount()
     missing = 0
@@ -244,6 +265,9 @@ class _Disk(Protocol):
     def read(self, extent: Extent, kind: PlaceKind, *, repeated: bool) -> None:
         """Read bytes of the image for squashfs."""
 
+    def probe(self) -> None:
+        """Read what udev does to tell what the disk holds."""
+
 
 class _Kernel:
     """squashfs, for one process at a time."""
@@ -258,6 +282,7 @@ class _Kernel:
         self._pages_a_block = image_map.block_size // PAGE_BYTES
         self.loads: Counter[tuple[PlaceKind, int]] = Counter()
         self._seen_blocks: set[int] = set()
+        self._probed = False
 
     def mount(self) -> None:
         """Read what a mount reads ahead of the root's inode."""
@@ -269,6 +294,9 @@ class _Kernel:
         layout = self._map.layout_of(path)
         if layout is None:
             return False
+        if not self._probed and event.kind == "pages" and path.endswith(PROBE_SIGN):
+            self._probed = True
+            self._disk.probe()
         if event.kind == "inode":
             # Bytes further on are a block list, an index or a target: these are read anew where
             # the pages or the listing ask for them, as this image needs it.
@@ -382,150 +410,223 @@ class _Kernel:
 class _DirectDisk:
     """Each read of squashfs is one of the disk, in device blocks (block.c, squashfs_bio_read)."""
 
-    def __init__(self) -> None:
+    def __init__(self, image_bytes: int) -> None:
         self.reads: list[DiskRead] = []
+        self._image_bytes = image_bytes
 
     def read(self, extent: Extent, kind: PlaceKind, *, repeated: bool) -> None:
-        start = extent.offset // DEVICE_BLOCK * DEVICE_BLOCK
-        end = -(-(extent.offset + extent.length) // DEVICE_BLOCK) * DEVICE_BLOCK
+        start, end = _round_out(extent, DEVICE_BLOCK)
         self.reads.append(DiskRead(start, end - start, kind, repeated))
+
+    def probe(self) -> None:
+        # Others read the disk through its page cache, which squashfs goes past.
+        cache = PageCache(_count_pages(self._image_bytes), self._submit)
+        _probe(OpenFile(cache), self._image_bytes)
+
+    def _submit(self, page: int, count: int) -> None:
+        self.reads.append(DiskRead(page * PAGE_BYTES, count * PAGE_BYTES, "others", False))
 
 
 # --- the disk behind a loop device --------------------------------------------------------------
 
 
 class _LoopDisk:
-    """Reads go page by page through a page cache that reads ahead."""
+    """Reads go page by page through the page cache of what the loop device is backed by."""
 
     def __init__(self, image_bytes: int) -> None:
         self.reads: list[DiskRead] = []
-        self._kind: PlaceKind = "superblock"
-        self._ahead = Readahead(-(-image_bytes // PAGE_BYTES), self._submit)
+        self._image_bytes = image_bytes
+        self._kind: ReadKind = "superblock"
+        self._cache = PageCache(_count_pages(image_bytes), self._submit)
+        self._backing = OpenFile(self._cache)
 
     def read(self, extent: Extent, kind: PlaceKind, *, repeated: bool) -> None:
         self._kind = kind
-        start = extent.offset // DEVICE_BLOCK * DEVICE_BLOCK
-        end = -(-(extent.offset + extent.length) // DEVICE_BLOCK) * DEVICE_BLOCK
-        for page in range(start // PAGE_BYTES, -(-end // PAGE_BYTES)):
-            self._ahead.read_page(page, end=min(end, (page + 1) * PAGE_BYTES))
+        start, end = _round_out(extent, DEVICE_BLOCK)
+        self._read_backing(start, end)
+
+    def probe(self) -> None:
+        self._kind = "others"
+        _probe(OpenFile(self._cache), self._image_bytes)
+        # Then the loop device itself, which has a page cache and read-ahead of its own.
+        loop = PageCache(
+            _count_pages(self._image_bytes),
+            lambda page, count: self._read_backing(page * PAGE_BYTES, (page + count) * PAGE_BYTES),
+        )
+        _probe(OpenFile(loop), self._image_bytes)
+
+    def _read_backing(self, start: int, end: int) -> None:
+        while start < end:
+            page_end = min(end, (start // PAGE_BYTES + 1) * PAGE_BYTES)
+            self._backing.read(start, page_end - start)
+            start = page_end
 
     def _submit(self, page: int, count: int) -> None:
-        offset, length = page * PAGE_BYTES, count * PAGE_BYTES
-        self.reads.append(DiskRead(offset, length, self._kind, repeated=False))
+        self.reads.append(DiskRead(page * PAGE_BYTES, count * PAGE_BYTES, self._kind, False))
 
 
-class _Submit(Protocol):
-    def __call__(self, page: int, count: int, /) -> None:
-        """Read pages from the disk."""
+def _round_out(extent: Extent, grain: int) -> tuple[int, int]:
+    end = extent.offset + extent.length
+    return extent.offset // grain * grain, -(-end // grain) * grain
 
 
-class Readahead:
-    """The page cache of one open file and its read-ahead (mm/filemap.c, mm/readahead.c).
+def _count_pages(length: int) -> int:
+    return -(-length // PAGE_BYTES)
+
+
+def _probe(file: "OpenFile", image_bytes: int) -> None:
+    for offset, length in PROBES:
+        start = offset if offset >= 0 else image_bytes + offset
+        if 0 <= start < image_bytes:
+            file.read(start, min(length, image_bytes - start))
+
+
+class PageCache:
+    """The pages of one file that were read, and the markers of read-ahead on them.
+
+    Args:
+        file_pages: the file's length, in pages.
+        submit: called with each run of pages that has to be read: (first page, how many).
+    """
+
+    def __init__(self, file_pages: int, submit: Callable[[int, int], None]) -> None:
+        self._file_pages = file_pages
+        self._submit = submit
+        self._cached: set[int] = set()
+        self._marked: set[int] = set()
+
+    def __contains__(self, page: int) -> bool:
+        return page in self._cached
+
+    def has_marker(self, page: int) -> bool:
+        """Return whether reading this page starts the next window."""
+        return page in self._marked
+
+    def take_marker(self, page: int) -> None:
+        """Remove a page's marker."""
+        self._marked.discard(page)
+
+    def count_ahead(self, page: int, limit: int) -> int:
+        """Return how many pages right ahead of this one are cached, ``limit`` at most."""
+        count = 0
+        while count < limit and page - 1 - count in self._cached:
+            count += 1
+        return count
+
+    def fill(self, page: int, count: int, *, ahead: int) -> None:
+        """Read what is missing of a window, in runs; page_cache_ra_unbounded.
+
+        Args:
+            page: the window's first.
+            count: its length; what lies past the file's end is left out.
+            ahead: how many of its last pages are read ahead: the first of these gets the marker,
+                if it was missing.
+        """
+        run = 0
+        mark = page + count - ahead if ahead else -1
+        end = min(page + count, self._file_pages)
+        for number in range(page, end):
+            if number in self._cached:
+                if run:
+                    self._submit(number - run, run)
+                run = 0
+                continue
+            self._cached.add(number)
+            run += 1
+            if number == mark:
+                self._marked.add(number)
+        if run:
+            self._submit(end - run, run)
+
+
+class OpenFile:
+    """One open file over a page cache, with its read-ahead (mm/filemap.c, mm/readahead.c).
 
     Names are the kernel's: a window of ``size`` pages from ``start``, of which the last
     ``async_size`` are read ahead; the page that opens those carries a marker, and reading it
     starts the next window.
-
-    Args:
-        file_pages: the file's length, in pages.
-        submit: called with each run of pages that the disk has to read.
-        max_pages: the largest window.
     """
 
-    def __init__(
-        self, file_pages: int, submit: _Submit, *, max_pages: int = READAHEAD_PAGES
-    ) -> None:
-        self._file_pages = file_pages
-        self._submit = submit
-        self._max = max_pages
-        self._cached: set[int] = set()
-        self._marked: set[int] = set()
+    def __init__(self, cache: PageCache) -> None:
+        self._cache = cache
         self._start = self._size = self._async_size = 0
         self._previous_page: int | None = None
 
-    def read_page(self, index: int, *, end: int) -> None:
-        """Read one page, or the part of it up to byte ``end`` of the file (filemap_read)."""
-        if index not in self._cached:
-            self._read_on_demand(index, marked=False)
-        if index in self._marked:
-            self._marked.discard(index)
-            self._read_on_demand(index, marked=True)
-        self._previous_page = end // PAGE_BYTES
+    def read(self, offset: int, length: int) -> None:
+        """Read bytes of the file (filemap_read). REQUIRES: they lie in it."""
+        end = offset + length
+        last = _count_pages(end)
+        page = offset // PAGE_BYTES
+        while page < last:
+            if page not in self._cache:
+                self._read_ahead(page, last - page, marked=False)
+            if self._cache.has_marker(page):
+                self._cache.take_marker(page)
+                self._read_ahead(page, last - page, marked=True)
+            page += 1
+            self._previous_page = min(end, page * PAGE_BYTES) // PAGE_BYTES
 
-    def _read_on_demand(self, index: int, *, marked: bool) -> None:
-        """ondemand_readahead, for a request of one page."""
-        if index == 0:
-            self._open_window(index)
-        elif index in (self._start + self._size - self._async_size, self._start + self._size):
+    def _read_ahead(self, page: int, wanted: int, *, marked: bool) -> None:
+        """ondemand_readahead."""
+        limit = READAHEAD_PAGES
+        if wanted > limit:
+            limit = min(wanted, REQUEST_PAGES)
+        if page == 0:
+            self._open_window(page, wanted, limit)
+        elif page in (self._start + self._size - self._async_size, self._start + self._size):
             self._start += self._size
-            self._size = max(self._size, self._next_size())
+            self._size = max(self._size, self._next_size(limit))
             self._async_size = self._size
         elif marked:
-            # Another reader's stream went by: go on behind what is there.
-            behind = index + 1
-            while behind - index <= self._max and behind in self._cached:
+            # Another reader's window: go on behind what is cached.
+            behind = page + 1
+            while behind - page <= limit and behind in self._cache:
                 behind += 1
-            if behind - index > self._max:
+            if behind - page > limit:
                 return
             self._start = behind
-            self._size = behind - index + 1
-            self._size = self._next_size()
+            self._size = behind - page + wanted
+            self._size = self._next_size(limit)
             self._async_size = self._size
-        elif self._previous_page is not None and 0 <= index - self._previous_page <= 1:
-            self._open_window(index)
-        elif (history := self._count_history(index)) > 1:
+        elif wanted > limit or (
+            self._previous_page is not None and 0 <= page - self._previous_page <= 1
+        ):
+            self._open_window(page, wanted, limit)
+        elif (history := self._cache.count_ahead(page, limit)) > wanted:
             # Half a stream: what lies in the cache ahead of it is its trace.
-            self._start = index
-            self._size = min((2 * history if history >= index else history) + 1, self._max)
+            self._start = page
+            self._size = min((2 * history if history >= page else history) + wanted, limit)
             self._async_size = 1
         else:
-            self._read_pages(index, 1, ahead=0)
+            self._cache.fill(page, wanted, ahead=0)
             return
-        if index == self._start and self._size == self._async_size:
-            more = self._next_size()
-            if self._size + more <= self._max:
+        if page == self._start and self._size == self._async_size:
+            more = self._next_size(limit)
+            if self._size + more <= limit:
                 self._async_size = more
                 self._size += more
             else:
-                self._size = self._max
-                self._async_size = self._max // 2
-        self._read_pages(self._start, self._size, ahead=self._async_size)
+                self._size = limit
+                self._async_size = limit // 2
+        self._cache.fill(self._start, self._size, ahead=self._async_size)
 
-    def _open_window(self, index: int) -> None:
-        # get_init_ra_size for one page: four of them, or two where the window is small.
-        self._start = index
-        self._size = 4 if self._max >= 32 else 2 if self._max >= 4 else self._max
-        self._async_size = self._size - 1 if self._size > 1 else self._size
+    def _open_window(self, page: int, wanted: int, limit: int) -> None:
+        """get_init_ra_size."""
+        size = 1 << (wanted - 1).bit_length()
+        if size <= limit // 32:
+            size *= 4
+        elif size <= limit // 4:
+            size *= 2
+        else:
+            size = limit
+        self._start = page
+        self._size = size
+        self._async_size = size - wanted if size > wanted else size
 
-    def _next_size(self) -> int:
+    def _next_size(self, limit: int) -> int:
         """get_next_ra_size."""
-        if self._size < self._max // 16:
+        if self._size < limit // 16:
             return 4 * self._size
-        if self._size <= self._max // 2:
+        if self._size <= limit // 2:
             return 2 * self._size
-        return self._max
-
-    def _count_history(self, index: int) -> int:
-        """count_history_pages: how many pages right ahead of this one are there."""
-        head = index - 1
-        while index - 1 - head < self._max and head in self._cached:
-            head -= 1
-        return index - 1 - head
-
-    def _read_pages(self, index: int, count: int, *, ahead: int) -> None:
-        """page_cache_ra_unbounded: what is missing, in runs; the marker where ``ahead`` begins."""
-        run = 0
-        mark = index + count - ahead if ahead else -1
-        for page in range(index, min(index + count, self._file_pages)):
-            if page in self._cached:
-                if run:
-                    self._submit(page - run, run)
-                run = 0
-                continue
-            self._cached.add(page)
-            run += 1
-            if page == mark:
-                self._marked.add(page)
-        if run:
-            last = min(index + count, self._file_pages)
-            self._submit(last - run, run)
+        return limit

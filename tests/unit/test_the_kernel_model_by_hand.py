@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootpress.simulate import Readahead, RoundRobinCache, measure_seeks
+from bootpress.simulate import OpenFile, PageCache, RoundRobinCache, measure_seeks
 
 PAGE = 4096
 
@@ -74,16 +74,17 @@ def test_as_many_units_as_slots_miss_once_each() -> None:
 class _Disk:
     def __init__(self, pages: int) -> None:
         self.runs: list[tuple[int, int]] = []
-        self.ahead = Readahead(pages, self._submit)
+        self.cache = PageCache(pages, self._submit)
+        self.file = OpenFile(self.cache)
 
-    def _submit(self, page: int, count: int, /) -> None:
+    def _submit(self, page: int, count: int) -> None:
         self.runs.append((page, count))
 
     def read(self, *pages: int) -> list[tuple[int, int]]:
         """Read whole pages one by one; return what the disk read for them."""
         before = len(self.runs)
         for page in pages:
-            self.ahead.read_page(page, end=(page + 1) * PAGE)
+            self.file.read(page * PAGE, PAGE)
         return self.runs[before:]
 
 
@@ -114,7 +115,7 @@ def test_a_sequential_reader_gets_windows_of_4_8_16_and_32_pages() -> None:
 
 def test_a_part_of_the_next_page_counts_as_sequential() -> None:
     disk = _Disk(1000)
-    disk.ahead.read_page(10, end=10 * PAGE + 1024)
+    disk.file.read(10 * PAGE, 1024)
     assert disk.read(11) == [(10, 1), (11, 4)][1:]
 
 
@@ -146,6 +147,23 @@ def test_nothing_is_read_past_the_end() -> None:
     disk = _Disk(12)
     assert disk.read(9, 10) == [(9, 1), (10, 2)]
     assert disk.read(11) == []
+
+
+def test_a_large_request_is_read_at_once_and_half_as_much_is_not_added() -> None:
+    disk = _Disk(1000)
+    # 64 pages exceed the window of 32, so the window is as large as the request.
+    disk.file.read(100 * PAGE, 64 * PAGE)
+    assert disk.runs == [(100, 64)]
+
+
+def test_two_open_files_share_the_cache_and_not_the_window() -> None:
+    disk = _Disk(1000)
+    disk.read(0)  # 0 to 3, the marker on 1
+    other = OpenFile(disk.cache)
+    # Its window knows nothing of the marker: 1, and 2 and 3 behind it are cached, so it goes on at
+    # 4, with 3 pages of history and 1 that is wanted, doubled.
+    other.read(1 * PAGE, PAGE)
+    assert disk.runs == [(0, 4), (4, 8)]
 
 
 @given(st.lists(st.integers(0, 199), max_size=200))
