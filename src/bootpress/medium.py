@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ DiskKind = Literal["image", "iso", "disk"]
 
 # "File data lba:  0 ,    73 ,   10 ,    20480 , '/live/filesystem.squashfs'": extent number, first
 # sector, sectors, bytes, name (xorriso(1), -find … -exec report_lba).
-_EXTENT_LINE = re.compile(r"File data lba:\s*\d+ ,\s*(\d+) ,\s*\d+ ,\s*(\d+) , '(.*)'")
+_EXTENT_LINE = re.compile(r"File data lba:\s*\d+ ,\s*(\d+) ,\s*\d+ ,\s*(\d+) , ('.*')")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,8 @@ def _list_iso_files(path: Path) -> Iterator[tuple[str, int]]:
         found = _EXTENT_LINE.fullmatch(line.strip())
         if found and int(found[2]) and found[3] not in seen:
             seen.add(found[3])
-            yield found[3], int(found[1]) * ISO_SECTOR
+            (name,) = shlex.split(found[3])  # it is quoted for a shell
+            yield name, int(found[1]) * ISO_SECTOR
 
 
 def _list_partitions(path: Path) -> Iterator[tuple[str, int]]:
