@@ -255,6 +255,10 @@ class ImageMap:
         place = bisect_right(indexed, byte) - 1
         return indexed[place] if place >= 0 else 0
 
+    def size_of(self, path: bytes) -> int:
+        """Return a file's bytes. REQUIRES: the path exists."""
+        return self.image.tree.row(self.image[path].inode)["size"]
+
     def has_xattrs(self, path: bytes) -> bool:
         """Return whether an inode has extended attributes. REQUIRES: the path exists."""
         return bool(self.image.tree.row(self.image[path].inode)["xattrs"])
