@@ -48,6 +48,7 @@ read_options() {
   signal_port=''
   attach=loop device=/dev/vda offset=0 ports=no trace=none buffer=32 until='' init=/sbin/init
   read -r words < /proc/cmdline
+  set -f # words are no patterns
   for word in $words; do
     value=${word#*=}
     case $word in
@@ -62,6 +63,7 @@ read_options() {
       init=*) init=$value ;;
     esac
   done
+  set +f
   case $attach in loop | direct) ;; *) fail "bootpress.attach is loop or direct, not $attach" ;; esac
   case $ports in no | yes) ;; *) fail "bootpress.ports is no or yes, not $ports" ;; esac
   case $trace in
