@@ -43,7 +43,7 @@ _MONITOR = "monitor"
 
 # Of the console, what fits into a hint.
 CONSOLE_LINES = 20
-# A panic's explanation comes before the word; its backtrace, of no use here, after it.
+# What the kernel says last; panic=-1 on its command line ends the machine then.
 PANIC = b"Kernel panic"
 # CSI and OSC sequences, other escapes, and what remains of carriage returns.
 _ANSI = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_c]|\r")
@@ -336,9 +336,13 @@ class Machine:
 
     def _check_alive(self, before: str) -> None:
         if PANIC in self._channels[CONSOLE].received:
-            # The reason is on the same line: let it come to its end.
+            # The reason is on the same line: let it come to its end. A backtrace follows it.
             self._drain(0.5)
-            raise BootError(f"the kernel panicked before {before}", hint=self.describe_console())
+            text, panic, rest = self.console.partition(PANIC.decode())
+            reason = panic + rest.partition("\n")[0]
+            raise BootError(
+                f"the kernel panicked before {before}: {reason}", hint=tail_console(text + reason)
+            )
         if self._channels[_MONITOR].closed or self._process.poll() is not None:
             self._drain(0.5)
             raise self._end_error(f"the machine ended before {before}")
@@ -367,10 +371,7 @@ class Machine:
 
     def describe_console(self) -> str:
         """Return the console's last lines, as a hint."""
-        lines = [line.rstrip() for line in self.console.splitlines() if line.strip()]
-        if not lines:
-            return "nothing came from its console"
-        return "\n".join(["the console's last lines:", *lines[-CONSOLE_LINES:]])
+        return tail_console(self.console)
 
     def _execute(self, command: str) -> object:
         """Run a command of the machine protocol (QMP) and return its answer."""
@@ -502,6 +503,14 @@ def read_qemu_version() -> str:
     text = run_program([QEMU, "--version"], error=BootError).decode("utf-8", "replace")
     found = re.search(r"version (\d[\w.]*)", text)
     return f"QEMU {found[1]}" if found else "QEMU"
+
+
+def tail_console(text: str) -> str:
+    """Return a console's last lines, as a hint."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "nothing came from its console"
+    return "\n".join(["the console's last lines:", *lines[-CONSOLE_LINES:]])
 
 
 def strip_ansi(output: bytes) -> str:

@@ -101,6 +101,7 @@ class Boot:
         begun_at: when the neutral initramfs said that it is there; None without one.
         record: what the guest's kernel recorded, as it writes it; empty where it did not.
         block_log: QEMU's log of the reads.
+        console: what came from the serial console.
         accel: "kvm" or "tcg".
         until: what ended it, as ``BootOptions.until`` has it.
     """
@@ -113,6 +114,7 @@ class Boot:
     begun_at: float | None
     record: bytes
     block_log: bytes
+    console: str
     accel: str
     until: str
 
@@ -210,6 +212,7 @@ def run_boot(
         cpu_seconds = machine.measure_cpu_seconds()
         log = machine.read_block_log()
         record = watch.fetch_record() if in_guest else b""
+        console = machine.console
     return Boot(
         seconds=seconds,
         cpu_seconds=cpu_seconds,
@@ -219,6 +222,7 @@ def run_boot(
         begun_at=begun_at,
         record=record,
         block_log=log,
+        console=console,
         accel=machine.accel,
         until=end.value,
     )
