@@ -305,6 +305,8 @@ py::dict pack_row(const Tree& tree, const PackResult& result) {
   row["fragments"] = result.fragments;
   row["hot_files"] = result.hot_files;
   row["hot_bytes"] = result.blocks.hot_bytes;
+  row["copied_bytes"] = result.blocks.copied_bytes;
+  row["copied_fragments"] = result.blocks.copied_fragments;
   row["metadata_bytes"] = result.metadata_bytes;
   row["stages"] = stages;
   row["seal"] = py::bytes(reinterpret_cast<const char*>(result.seal.data()), result.seal.size());
@@ -336,6 +338,26 @@ py::dict pack(const Tree& tree, const std::string& target, const std::string& co
   };
   const PackResult result =
       run_released(monitor, [&](Monitor& m) { return pack_image(tree, target, options, m); });
+  return pack_row(tree, result);
+}
+
+py::dict repack(const PyImage& self, const std::string& target, int level, const std::string& bcj,
+                const std::vector<std::uint64_t>& hot,
+                const std::vector<std::uint64_t>& metadata_only,
+                const std::vector<std::uint64_t>& last, unsigned jobs, std::uint64_t memory,
+                bool verify, const PyMonitorCall& monitor) {
+  const Tree& tree = *self.tree;
+  RepackOptions options{.codec = recorded_options(*self.image),
+                        .hot = checked_inodes(tree, hot),
+                        .metadata_only = checked_inodes(tree, metadata_only),
+                        .last = checked_inodes(tree, last),
+                        .jobs = std::max(jobs, 1U),
+                        .memory = memory,
+                        .verify = verify};
+  options.codec.level = level;
+  options.codec.bcj = bcj_from_name(bcj);
+  const PackResult result = run_released(
+      monitor, [&](Monitor& m) { return repack_image(*self.image, tree, target, options, m); });
   return pack_row(tree, result);
 }
 
@@ -441,7 +463,20 @@ PYBIND11_MODULE(_core, m) {
       .def_property_readonly("tree", [](const PyImage& self) { return self.tree; })
       .def("info", &image_info)
       .def("layout", &layout_row)
-      .def("fragments", &fragment_rows);
+      .def("fragments", &fragment_rows)
+      .def("recorded_options",
+           [](const PyImage& self) {
+             const CodecOptions recorded = recorded_options(*self.image);
+             return py::make_tuple(std::string(codec_name(recorded.id)), recorded.level,
+                                   recorded.block_size, std::string(bcj_name(recorded.bcj)));
+           })
+      .def("keeps_blocks", [](const PyImage& self, const std::string& codec, int level,
+                              std::uint32_t block_size, const std::string& bcj) {
+        return keeps_blocks(*self.image, {.id = codec_from_name(codec),
+                                          .level = level,
+                                          .block_size = block_size,
+                                          .bcj = bcj_from_name(bcj)});
+      });
 
   m.def("codecs", &codec_rows);
   m.def("bcj_filters", &bcj_names);
@@ -474,6 +509,9 @@ PYBIND11_MODULE(_core, m) {
         py::arg("metadata_only"), py::arg("last"), py::arg("cold_order"), py::arg("fragments"),
         py::arg("dedupe"), py::arg("mkfs_time"), py::arg("jobs"), py::arg("memory"),
         py::arg("verify"), py::arg("monitor") = py::none());
+  m.def("repack", &repack, py::arg("image"), py::arg("target"), py::kw_only(), py::arg("level"),
+        py::arg("bcj"), py::arg("hot"), py::arg("metadata_only"), py::arg("last"), py::arg("jobs"),
+        py::arg("memory"), py::arg("verify"), py::arg("monitor") = py::none());
   m.def("unpack", &unpack_image, py::arg("image"), py::arg("directory"), py::kw_only(),
         py::arg("jobs"), py::arg("owners"), py::arg("xattrs"), py::arg("monitor") = py::none());
   m.def("compare", &compare, py::arg("a"), py::arg("b"), py::kw_only(), py::arg("jobs"),

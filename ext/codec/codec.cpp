@@ -77,6 +77,10 @@ std::uint32_t filter_bits(Bcj bcj) {
   return 0;
 }
 
+// The record's names for lzo's algorithms.
+constexpr std::uint32_t kLzo1x1 = 0;
+constexpr std::uint32_t kLzo1x999 = 4;
+
 [[noreturn]] void throw_unreadable_lzma() {
   throw Error(ErrorKind::unsupported, "lzma is a legacy compressor that no kernel can mount",
               "pack the tree again with xz or zstd");
@@ -288,8 +292,6 @@ std::vector<std::byte> encode_codec_options(const CodecOptions& options) {
     }
     case CodecId::lzo:
       if (options.level != level_range(CodecId::lzo).standard) {
-        constexpr std::uint32_t kLzo1x1 = 0;
-        constexpr std::uint32_t kLzo1x999 = 4;
         record.put(level == 0 ? kLzo1x1 : kLzo1x999).put(level);
       }
       break;
@@ -313,6 +315,46 @@ std::vector<std::byte> encode_codec_options(const CodecOptions& options) {
       break;
   }
   return record.take();
+}
+
+CodecOptions decode_codec_options(CodecId id, ByteView record, std::uint32_t block_size) {
+  const LevelRange range = level_range(id);
+  CodecOptions options{.id = id, .level = range.standard, .block_size = block_size};
+  const std::size_t words = record.size() / 4;
+  const auto word = [&](std::size_t index) {
+    return load_le<std::uint32_t>(record.data() + 4 * index);
+  };
+  const auto set_level = [&](std::uint32_t level) {
+    if (std::cmp_less_equal(range.lowest, level) && std::cmp_less_equal(level, range.highest)) {
+      options.level = static_cast<int>(level);
+    }
+  };
+  switch (id) {
+    case CodecId::gzip:
+    case CodecId::zstd:
+      if (words >= 1) set_level(word(0));
+      break;
+    case CodecId::lzo:
+      // The other algorithms are faster kinds of the first.
+      if (words >= 2) set_level(word(0) == kLzo1x999 ? word(1) : 0);
+      break;
+    case CodecId::lz4:
+      if (words >= 2) set_level((word(1) & 1) != 0 ? 12 : 1);
+      break;
+    case CodecId::xz:
+      if (words >= 2 && word(1) != 0) {
+        const auto* only = std::ranges::find_if(
+            kFilters, [&](const BcjName& filter) { return filter_bits(filter.bcj) == word(1); });
+        // mksquashfs tries all that are named and keeps the best, as `automatic` means to.
+        options.bcj = only == kFilters.end() ? Bcj::automatic : only->bcj;
+        if (!xz_has_filter(options.bcj)) options.bcj = Bcj::automatic;
+      }
+      break;
+    case CodecId::none:
+    case CodecId::lzma:
+      break;
+  }
+  return options;
 }
 
 void throw_damaged_block(CodecId id, std::string_view why) {

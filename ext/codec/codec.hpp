@@ -94,4 +94,10 @@ class Decompressor {
 // when the codec's defaults hold and none is needed (LZ4 always needs one).
 [[nodiscard]] std::vector<std::byte> encode_codec_options(const CodecOptions& options);
 
+// What a record (empty: none) tells of the options that an image was made with. What it does not
+// tell, or tells in a way that is not known here, is the codec's standard: xz records no level,
+// gzip none above 9, lz4 only whether it was HC (12, what mksquashfs means by that).
+[[nodiscard]] CodecOptions decode_codec_options(CodecId id, ByteView record,
+                                                std::uint32_t block_size);
+
 }  // namespace bootpress

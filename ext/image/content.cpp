@@ -16,22 +16,14 @@ constexpr std::uint64_t kPiece = squashfs::kMaxBlockSize;
 
 const Image* image_of(const Tree& tree) { return dynamic_cast<const Image*>(&tree.source()); }
 
-bool same_blocks(const FileBlocks& a, const FileBlocks& b) {
-  return a.start == b.start && a.size == b.size && a.fragment == b.fragment &&
-         a.fragment_offset == b.fragment_offset && std::ranges::equal(a.words, b.words);
-}
-
 // The first file known to have the blocks of `file`, or `file` itself.
 InodeId representative(const Tree& tree, InodeId file,
                        std::unordered_map<std::uint64_t, InodeId>& known) {
   const Image* image = image_of(tree);
   if (image == nullptr) return file;
   const FileBlocks blocks = image->blocks(tree[file].data);
-  // Files that share all of this nearly always share their blocks; same_blocks() makes sure.
-  const std::uint64_t key = blocks.start ^ std::uint64_t{blocks.fragment} << 40 ^
-                            std::uint64_t{blocks.fragment_offset} << 20 ^ blocks.size * 31;
-  const auto [found, is_new] = known.try_emplace(key, file);
-  if (is_new || same_blocks(blocks, image->blocks(tree[found->second].data))) return found->second;
+  const auto [found, is_new] = known.try_emplace(hash_place(blocks), file);
+  if (is_new || same_place(blocks, image->blocks(tree[found->second].data))) return found->second;
   return file;
 }
 

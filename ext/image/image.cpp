@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "image/image.hpp"
 
+#include <algorithm>
 #include <new>
 
 #include "image/block_store.hpp"
@@ -12,6 +13,16 @@ namespace bootpress {
 using squashfs::kBlockRaw;
 using squashfs::kBlockSizeMask;
 using squashfs::kNoFragment;
+
+bool same_place(const FileBlocks& a, const FileBlocks& b) {
+  return a.start == b.start && a.size == b.size && a.fragment == b.fragment &&
+         a.fragment_offset == b.fragment_offset && std::ranges::equal(a.words, b.words);
+}
+
+std::uint64_t hash_place(const FileBlocks& blocks) {
+  return blocks.start ^ std::uint64_t{blocks.fragment} << 40 ^
+         std::uint64_t{blocks.fragment_offset} << 20 ^ blocks.size * 31;
+}
 
 Image::Image(std::shared_ptr<const ImageBytes> bytes, std::unique_ptr<const ImageIndex> index)
     : bytes_(std::move(bytes)),

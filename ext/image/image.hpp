@@ -50,6 +50,11 @@ struct FileBlocks {
   std::uint64_t size = 0;                          // of the file, bytes
 };
 
+// Whether two files of one image share all of it, so that their contents are equal; and a hash of
+// where that lies, of the fixed fields alone: equal places have equal hashes.
+[[nodiscard]] bool same_place(const FileBlocks& a, const FileBlocks& b);
+[[nodiscard]] std::uint64_t hash_place(const FileBlocks& blocks);
+
 // Where one inode's metadata lies, as extents of the image (units, header included).
 struct InodeExtents {
   std::uint32_t number = 0;     // the inode number that stat() shows

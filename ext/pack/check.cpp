@@ -87,7 +87,12 @@ std::vector<StoredExtent> stored_extents(const Plan& plan, const StoredBlocks& s
   extents.reserve(plan.jobs.size());
   std::uint64_t next = 0;
   for (const BlockJob& job : plan.jobs) {
-    if (job.is_fragment()) {
+    if (const FragmentEntry source = plan.stored_source(job); source.word != 0) {
+      // What was copied is compared as it is stored: read raw, whatever it is.
+      extents.push_back({.start = job.is_copy() ? stored.copy_starts[job.subject]
+                                                : stored.fragment_starts[job.subject],
+                         .word = source.word | squashfs::kBlockRaw});
+    } else if (job.is_fragment()) {
       extents.push_back({.start = stored.fragment_starts[job.subject],
                          .word = stored.fragment_words[job.subject]});
     } else {

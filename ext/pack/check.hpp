@@ -12,7 +12,8 @@
 namespace bootpress {
 
 // Decodes the image with the independent reader and compares every name, every attribute, every
-// block's place, and the hash of every decompressed block with what the packer read. Throws
+// block's place, and the hash of every decompressed block (of every copied one, as stored) with
+// what the packer read. Throws
 // `corrupt`, saying that this is a defect of the packer or of the machine, at the first mismatch.
 void check_packed(const Image& image, const Tree& tree, const Plan& plan,
                   const StoredBlocks& stored, unsigned jobs, Monitor& monitor);

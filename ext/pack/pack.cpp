@@ -8,6 +8,7 @@
 #include "image/image.hpp"
 #include "pack/check.hpp"
 #include "pack/dedupe.hpp"
+#include "pack/repack.hpp"
 #include "pack/writer.hpp"
 
 namespace bootpress {
@@ -53,18 +54,114 @@ void count_input(const Tree& tree, std::span<const InodeId> original, PackResult
   }
 }
 
-void append_codec_options(ImageSink& sink, const CodecOptions& codec) {
-  const std::vector<std::byte> record = encode_codec_options(codec);
-  if (record.empty()) return;
-  ByteWriter unit;
-  unit.put(static_cast<std::uint16_t>(record.size() | squashfs::kMetadataRaw)).put(record);
-  sink.append(unit.view());
+CompressorFactory compressor_factory(const CodecOptions& codec, bool raw) {
+  return [codec, raw]() -> std::unique_ptr<Compressor> {
+    return raw ? nullptr : make_compressor(codec);
+  };
 }
 
-CompressorFactory compressor_factory(const CodecOptions& codec) {
-  return [codec]() -> std::unique_ptr<Compressor> {
-    return codec.id == CodecId::none ? nullptr : make_compressor(codec);
-  };
+// What the image says of itself besides its content.
+struct Format {
+  CodecOptions codec;
+  std::vector<std::byte> record;  // the codec's options as they are stored
+  bool raw_fragments = false;
+  bool raw_tables = false;
+  std::uint16_t flags = 0;  // how the data was made; see MetadataOptions
+  std::uint32_t mkfs_time = 0;
+};
+
+struct WriteOptions {
+  unsigned jobs = 1;
+  std::uint64_t memory = 0;
+  bool verify = true;
+  const ImageBytes* copied_from = nullptr;
+};
+
+// The second half of the way, from the plan on.
+void write_image(const Tree& tree, Plan& plan, const InodeOrder& inode_order, const Format& format,
+                 const WriteOptions& options, OutputFile& output, PackResult& result,
+                 Stopwatch& stopwatch, Monitor& monitor) {
+  ImageSink sink(output, squashfs::kSuperblockSize);
+  if (!format.record.empty()) {
+    ByteWriter unit;
+    unit.put(static_cast<std::uint16_t>(format.record.size() | squashfs::kMetadataRaw));
+    sink.append(unit.put(format.record).view());
+  }
+  const StoredBlocks stored =
+      compress_blocks(tree, plan, sink,
+                      {.make_compressor = compressor_factory(format.codec, format.raw_fragments),
+                       .jobs = options.jobs,
+                       .memory = options.memory,
+                       .keep_hashes = options.verify,
+                       .copied_from = options.copied_from},
+                      monitor);
+  if (options.copied_from != nullptr) relocate_contents(plan, stored);
+  result.blocks = stored.statistics;
+  stopwatch.end_stage(options.copied_from != nullptr ? "copy" : "compress");
+
+  const std::uint64_t data_end = sink.position();
+  const squashfs::Superblock superblock = write_metadata(tree, plan, stored, inode_order,
+                                                         {.codec = format.codec,
+                                                          .raw = format.raw_tables,
+                                                          .mkfs_time = format.mkfs_time,
+                                                          .flags = format.flags},
+                                                         sink);
+  result.metadata_bytes = sink.position() - data_end;
+  result.used_bytes = superblock.bytes_used;
+  result.seal = sink.finish(squashfs::encode(superblock));
+  stopwatch.end_stage("write");
+
+  const auto written = open_image_descriptor(output.fd(), output.path());
+  result.image_bytes = written->size();
+  if (options.verify) {
+    check_packed(*Image::open(written), tree, plan, stored, options.jobs, monitor);
+    stopwatch.end_stage("verify");
+  }
+  output.commit();
+  stopwatch.end_stage("flush");
+}
+
+Format new_format(const Tree& tree, const PackOptions& options) {
+  namespace flag = squashfs::flag;
+  const bool raw = options.codec.id == CodecId::none;
+  Format format{.codec = options.codec,
+                .record = encode_codec_options(options.codec),
+                .raw_fragments = raw,
+                .raw_tables = raw,
+                .mkfs_time = options.mkfs_time.value_or(newest_mtime(tree))};
+  unsigned flags = options.fragments ? flag::always_fragments : flag::no_fragments;
+  if (raw) flags |= flag::raw_data | flag::raw_fragments;
+  if (options.dedupe) flags |= flag::duplicates_removed;
+  if (!format.record.empty()) flags |= flag::compressor_options;
+  format.flags = static_cast<std::uint16_t>(flags);
+  return format;
+}
+
+// The record stays as it is, except for an xz dictionary smaller than the blocks made anew: the
+// kernel reads none beyond the one that is recorded (fs/squashfs/xz_wrapper.c).
+std::vector<std::byte> kept_record(const Image& image, const CodecOptions& codec) {
+  std::vector<std::byte> record(image.codec_record().begin(), image.codec_record().end());
+  if (image.codec() == CodecId::xz && record.size() >= 8) {
+    const std::uint32_t needed = std::max<std::uint32_t>(codec.block_size, squashfs::kMetadataUnit);
+    store_le(record.data(), std::max(load_le<std::uint32_t>(record.data()), needed));
+  }
+  return record;
+}
+
+Format kept_format(const Image& image, const CodecOptions& codec) {
+  namespace flag = squashfs::flag;
+  const squashfs::Superblock& superblock = image.superblock();
+  constexpr unsigned kKept = flag::raw_data | flag::raw_fragments | flag::no_fragments |
+                             flag::always_fragments | flag::duplicates_removed |
+                             flag::compressor_options;
+  Format format{.codec = codec,
+                .record = kept_record(image, codec),
+                .raw_fragments = (superblock.flags & flag::raw_fragments) != 0,
+                .raw_tables = (superblock.flags & flag::raw_inodes) != 0,
+                .flags = static_cast<std::uint16_t>(superblock.flags & kKept),
+                .mkfs_time = superblock.mkfs_time};
+  format.codec.id = image.codec();
+  return format;
 }
 
 }  // namespace
@@ -98,38 +195,65 @@ PackResult pack_image(const Tree& tree, const std::string& target, const PackOpt
   result.fragments = plan.fragment_count();
   stopwatch.end_stage("plan");
 
-  ImageSink sink(output, squashfs::kSuperblockSize);
-  append_codec_options(sink, options.codec);
-  const StoredBlocks stored = compress_blocks(tree, plan, sink,
-                                              {.make_compressor = compressor_factory(options.codec),
-                                               .jobs = options.jobs,
-                                               .memory = options.memory,
-                                               .keep_hashes = options.verify},
-                                              monitor);
-  result.blocks = stored.statistics;
-  stopwatch.end_stage("compress");
+  write_image(tree, plan, inode_order, new_format(tree, options),
+              {.jobs = options.jobs, .memory = options.memory, .verify = options.verify}, output,
+              result, stopwatch, monitor);
+  return result;
+}
 
-  const std::uint64_t data_end = sink.position();
-  const squashfs::Superblock superblock =
-      write_metadata(tree, plan, stored, inode_order,
-                     {.codec = options.codec,
-                      .mkfs_time = options.mkfs_time.value_or(newest_mtime(tree)),
-                      .fragments = options.fragments,
-                      .dedupe = options.dedupe},
-                     sink);
-  result.metadata_bytes = sink.position() - data_end;
-  result.used_bytes = superblock.bytes_used;
-  result.seal = sink.finish(squashfs::encode(superblock));
-  stopwatch.end_stage("write");
-
-  const auto written = open_image_descriptor(output.fd(), target);
-  result.image_bytes = written->size();
-  if (options.verify) {
-    check_packed(*Image::open(written), tree, plan, stored, options.jobs, monitor);
-    stopwatch.end_stage("verify");
+CodecOptions recorded_options(const Image& image) {
+  namespace flag = squashfs::flag;
+  const squashfs::Superblock& superblock = image.superblock();
+  constexpr unsigned kAllRaw = flag::raw_data | flag::raw_fragments | flag::raw_inodes;
+  if ((superblock.flags & kAllRaw) == kAllRaw) {
+    return {.id = CodecId::none, .level = 0, .block_size = superblock.block_size};
   }
-  output.commit();
-  stopwatch.end_stage("flush");
+  return decode_codec_options(image.codec(), image.codec_record(), superblock.block_size);
+}
+
+bool keeps_blocks(const Image& image, const CodecOptions& codec) {
+  const CodecOptions recorded = recorded_options(image);
+  return codec.id == recorded.id && codec.block_size == recorded.block_size &&
+         encode_codec_options(codec) == encode_codec_options(recorded);
+}
+
+PackResult repack_image(const Image& image, const Tree& tree, const std::string& target,
+                        const RepackOptions& options, Monitor& monitor) {
+  check_codec_options(options.codec);
+  PackResult result;
+  Stopwatch stopwatch(result);
+  OutputFile output(target);
+
+  if (image.check_seal() == Image::SealState::broken) {
+    throw Error(ErrorKind::corrupt, "the seal does not match: it was changed after it was made",
+                "pack it again, or fetch it again");
+  }
+  const std::vector<InodeId> original = find_shared(image, tree);
+  count_input(tree, original, result);
+  stopwatch.end_stage("check");
+
+  const Order order = order_files(tree, original,
+                                  {.hot = options.hot,
+                                   .metadata_only = options.metadata_only,
+                                   .last = options.last,
+                                   .cold_order = ColdOrder::path,
+                                   .block_size = options.codec.block_size,
+                                   .fragments = false},
+                                  monitor);
+  const InodeOrder inode_order = order_inodes(tree, order);
+  result.hot_files = order.hot.size();
+  stopwatch.end_stage("order");
+
+  Plan plan = plan_repack(image, tree, original, order);
+  result.fragments = plan.fragment_count();
+  stopwatch.end_stage("plan");
+
+  write_image(tree, plan, inode_order, kept_format(image, options.codec),
+              {.jobs = options.jobs,
+               .memory = options.memory,
+               .verify = options.verify,
+               .copied_from = &image.bytes()},
+              output, result, stopwatch, monitor);
   return result;
 }
 

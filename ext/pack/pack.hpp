@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
 // Packs a gathered tree into a SquashFS image: dedupe → order → plan → compress → write → verify.
+// Or packs an image anew in another order, with its blocks as they are: order → plan → copy → write
+// → verify.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +13,7 @@
 
 #include "base/monitor.hpp"
 #include "codec/codec.hpp"
+#include "image/image.hpp"
 #include "pack/pipeline.hpp"
 #include "pack/plan.hpp"
 #include "tree/tree.hpp"
@@ -51,5 +54,29 @@ struct PackResult {
 // same tree, options and codec versions give the same bytes for any number of jobs.
 PackResult pack_image(const Tree& tree, const std::string& target, const PackOptions& options,
                       Monitor& monitor);
+
+struct RepackOptions {
+  CodecOptions codec;        // of what is made anew; see keeps_blocks()
+  std::vector<InodeId> hot;  // these three as in PackOptions
+  std::vector<InodeId> metadata_only;
+  std::vector<InodeId> last;
+  unsigned jobs = 1;
+  std::uint64_t memory = 0;
+  bool verify = true;
+};
+
+// The options that an image was made with, as far as it tells; codec none where all of it is raw.
+[[nodiscard]] CodecOptions recorded_options(const Image& image);
+
+// Whether what `codec` makes may stand beside the image's own blocks: the same codec and block
+// size, and the same record of options.
+[[nodiscard]] bool keeps_blocks(const Image& image, const CodecOptions& codec);
+
+// As pack_image(), for a new order of an image whose data blocks, and fragments that stay as they
+// are, are copied as stored. An image with a broken seal is `corrupt`; blocks of one without a seal
+// are copied unseen. The verification compares stored bytes. `tree` is image.tree().
+// REQUIRES: keeps_blocks(image, options.codec).
+PackResult repack_image(const Image& image, const Tree& tree, const std::string& target,
+                        const RepackOptions& options, Monitor& monitor);
 
 }  // namespace bootpress

@@ -25,6 +25,7 @@ constexpr std::size_t kRun = 4;
 
 using Buffer = std::unique_ptr<std::byte[]>;
 
+// Of a job that compresses.
 std::uint32_t job_size(const Tree& tree, const Plan& plan, const BlockJob& job) {
   if (job.is_fragment()) {
     std::uint32_t size = 0;
@@ -55,6 +56,7 @@ class Pipeline {
     slots_.resize(std::max<std::uint64_t>(memory / plan.block_size, options.jobs + 1));
     stored_.fragment_starts.resize(plan.fragment_count());
     stored_.fragment_words.resize(plan.fragment_count());
+    stored_.copy_starts.resize(plan.copies.size());
     if (options.keep_hashes) stored_.job_hashes.resize(plan.jobs.size());
   }
 
@@ -62,16 +64,13 @@ class Pipeline {
     run_parallel(
         options_.jobs, plan_.jobs.size(), [this] { return make_worker(); }, monitor,
         [this] {
-          return Progress{.stage = "compress",
+          return Progress{.stage = plan_.copies.empty() ? "compress" : "copy",
                           .done_bytes = done_bytes_,
                           .total_bytes = plan_.total_bytes,
                           .done_files = 0,
                           .total_files = 0};
         });
-    stored_.statistics.hole_blocks +=
-        plan_.words.size() -
-        static_cast<std::uint64_t>(std::ranges::count_if(
-            plan_.jobs, [](const BlockJob& job) { return !job.is_fragment(); }));
+    count_blocks();
     return std::move(stored_);
   }
 
@@ -117,6 +116,10 @@ class Pipeline {
 
   void do_job(Worker& worker, std::uint64_t number) {
     const BlockJob& job = plan_.jobs[number];
+    if (const FragmentEntry source = plan_.stored_source(job); source.word != 0) {
+      copy_stored(worker, number, source);
+      return;
+    }
     const std::uint32_t size = job_size(tree_, plan_, job);
     const ByteSpan input(worker.input.get(), size);
     read_job(worker, job, input);
@@ -133,6 +136,16 @@ class Pipeline {
     }
     done_bytes_ += size;
     hand_over(number, word, *result);
+  }
+
+  void copy_stored(Worker& worker, std::uint64_t number, const FragmentEntry& source) {
+    const ByteSpan input(worker.input.get(), source.word & squashfs::kBlockSizeMask);
+    options_.copied_from->read(source.start, input);
+    if (options_.keep_hashes) {
+      stored_.job_hashes[number] = XXH3_64bits(input.data(), input.size());
+    }
+    done_bytes_ += input.size();
+    hand_over(number, source.word, worker.input);
   }
 
   void read_job(Worker& worker, const BlockJob& job, ByteSpan out) {
@@ -205,20 +218,36 @@ class Pipeline {
   // Gives a block its place in the image and notes it where the metadata will look for it.
   std::uint64_t place(std::uint64_t number, const Slot& slot) {
     const BlockJob& job = plan_.jobs[number];
-    BlockStatistics& statistics = stored_.statistics;
     const std::uint64_t start = sink_.claim(slot.stored());
-    if (job.is_fragment()) {
+    if (job.is_copy()) {
+      stored_.copy_starts[job.subject] = start;
+    } else if (job.is_fragment()) {
       stored_.fragment_starts[job.subject] = start;
       stored_.fragment_words[job.subject] = slot.word;
     } else {
       Content& content = plan_.contents[plan_.content_of[job.subject]];
       if (content.start == 0) content.start = start;
       plan_.words[content.first_word + job.block] = slot.word;
-      ++(slot.word == 0 ? statistics.hole_blocks : statistics.data_blocks);
     }
-    if ((slot.word & squashfs::kBlockRaw) != 0) ++statistics.raw_blocks;
-    if (number < plan_.hot_jobs) statistics.hot_bytes += slot.stored().size();
+    if (number < plan_.hot_jobs) stored_.statistics.hot_bytes += slot.stored().size();
     return start;
+  }
+
+  void count_blocks() {
+    BlockStatistics& statistics = stored_.statistics;
+    for (const std::uint32_t word : plan_.words) {
+      ++(word == 0 ? statistics.hole_blocks : statistics.data_blocks);
+    }
+    const auto is_raw = [](std::uint32_t word) { return (word & squashfs::kBlockRaw) != 0; };
+    statistics.raw_blocks =
+        static_cast<std::uint64_t>(std::ranges::count_if(plan_.words, is_raw) +
+                                   std::ranges::count_if(stored_.fragment_words, is_raw));
+    for (const Extent& copy : plan_.copies) statistics.copied_bytes += copy.length;
+    for (const FragmentEntry& kept : plan_.kept_fragments) {
+      if (kept.word == 0) continue;
+      ++statistics.copied_fragments;
+      statistics.copied_bytes += kept.word & squashfs::kBlockSizeMask;
+    }
   }
 
   const Tree& tree_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// Compresses the plan's blocks on all workers and writes them in the plan's order.
+// Compresses the plan's blocks on all workers, or copies them, and writes them in the plan's order.
 //
 // Workers take jobs in order, read their own bytes and compress; whoever finishes the block that
 // is next in the image gives it, and those ready behind it, their places, and writes them while
@@ -50,14 +50,18 @@ struct BlockStatistics {
   std::uint64_t data_blocks = 0;  // with data in the image
   std::uint64_t raw_blocks = 0;   // data blocks and fragments that did not shrink
   std::uint64_t hole_blocks = 0;
-  std::uint64_t hot_bytes = 0;  // stored bytes of the hot region
+  std::uint64_t hot_bytes = 0;     // stored bytes of the hot region
+  std::uint64_t copied_bytes = 0;  // data blocks and fragments taken as stored elsewhere
+  std::uint64_t copied_fragments = 0;
 };
 
 struct StoredBlocks {
   // Per fragment: where it lies, and its size word (kBlockRaw where raw).
   std::vector<std::uint64_t> fragment_starts;
   std::vector<std::uint32_t> fragment_words;
-  // Per job: xxh3-64 of the bytes before compression, for the check that follows.
+  std::vector<std::uint64_t> copy_starts;  // where each of Plan::copies lies now
+  // Per job: xxh3-64 of the bytes before compression (of what is copied: as stored), for the check
+  // that follows.
   std::vector<std::uint64_t> job_hashes;
   BlockStatistics statistics;
 };
@@ -67,9 +71,10 @@ struct PipelineOptions {
   unsigned jobs = 1;
   std::uint64_t memory = 0;  // bytes of blocks in flight; 0: enough for four per worker
   bool keep_hashes = true;
+  const ImageBytes* copied_from = nullptr;  // where what the plan copies is stored
 };
 
-// Fills plan.words and the contents' starts.
+// Fills plan.words and the contents' starts, except for what is copied; see relocate_contents().
 [[nodiscard]] StoredBlocks compress_blocks(const Tree& tree, Plan& plan, ImageSink& sink,
                                            const PipelineOptions& options, Monitor& monitor);
 

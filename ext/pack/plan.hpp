@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/monitor.hpp"
+#include "image/image.hpp"
 #include "squashfs/format.hpp"
 #include "tree/tree.hpp"
 
@@ -64,12 +65,15 @@ struct Piece {
   std::uint32_t length;  // bytes
 };
 
-// One block to compress: block `block` of inode `subject`, or fragment `subject`.
+// One block to compress: block `block` of inode `subject`, or fragment `subject`. Or bytes to copy
+// from another image as they are stored there: those of Plan::copies[`subject`].
 struct BlockJob {
   static constexpr std::uint32_t kFragment = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::uint32_t kCopy = kFragment - 1;
   std::uint32_t subject;
   std::uint32_t block;
   [[nodiscard]] bool is_fragment() const { return block == kFragment; }
+  [[nodiscard]] bool is_copy() const { return block == kCopy; }
 };
 
 struct Plan {
@@ -85,10 +89,27 @@ struct Plan {
   std::vector<std::uint64_t> first_piece;  // per fragment, and the end: length fragments + 1
   std::uint64_t total_bytes = 0;           // that the jobs will read
 
+  // Repacking only: runs of data blocks in the other image, each at most a block's size; and per
+  // fragment the one that is kept as it is stored (it has no pieces here), word 0 for those made
+  // anew.
+  std::vector<Extent> copies;
+  std::vector<FragmentEntry> kept_fragments;
+
   [[nodiscard]] std::size_t fragment_count() const { return first_piece.size() - 1; }
   [[nodiscard]] std::span<const Piece> fragment(std::uint32_t index) const {
     return std::span(pieces).subspan(first_piece[index],
                                      first_piece[index + 1] - first_piece[index]);
+  }
+  // What a job copies: where it lies in the other image, and its size word there (raw for data
+  // blocks: whatever they are). Word 0: nothing, it reads files and compresses.
+  [[nodiscard]] FragmentEntry stored_source(const BlockJob& job) const {
+    if (job.is_copy()) {
+      const Extent& copy = copies[job.subject];
+      return {.start = copy.offset,
+              .word = static_cast<std::uint32_t>(copy.length) | squashfs::kBlockRaw};
+    }
+    if (!job.is_fragment() || kept_fragments.empty()) return {};
+    return kept_fragments[job.subject];
   }
 };
 

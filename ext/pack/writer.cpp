@@ -295,7 +295,7 @@ class Writer {
         options_(options),
         sink_(sink),
         layout_(tree, plan, order),
-        compressor_(make_metadata_compressor(options.codec)),
+        compressor_(make_metadata_compressor(options)),
         inodes_(compressor_.get(), layout_.hot_inode_bytes()),
         listings_(compressor_.get(), layout_.hot_listing_bytes()) {}
 
@@ -326,23 +326,18 @@ class Writer {
   }
 
  private:
-  static std::unique_ptr<Compressor> make_metadata_compressor(CodecOptions codec) {
-    if (codec.id == CodecId::none) return nullptr;
+  static std::unique_ptr<Compressor> make_metadata_compressor(const MetadataOptions& options) {
+    if (options.raw || options.codec.id == CodecId::none) return nullptr;
+    CodecOptions codec = options.codec;
     codec.bcj = Bcj::none;  // there is no machine code in metadata
     return make_compressor(codec);
   }
 
   [[nodiscard]] std::uint16_t flags() const {
     namespace flag = squashfs::flag;
-    unsigned bits = flag::exportable;
-    if (options_.codec.id == CodecId::none) {
-      bits |= flag::raw_inodes | flag::raw_data | flag::raw_fragments | flag::raw_xattrs |
-              flag::raw_ids;
-    }
-    bits |= options_.fragments ? flag::always_fragments : flag::no_fragments;
-    if (options_.dedupe) bits |= flag::duplicates_removed;
+    unsigned bits = options_.flags | flag::exportable;
+    if (!compressor_) bits |= flag::raw_inodes | flag::raw_xattrs | flag::raw_ids;
     if (tree_.xattr_sets().empty()) bits |= flag::no_xattrs;
-    if (!encode_codec_options(options_.codec).empty()) bits |= flag::compressor_options;
     return static_cast<std::uint16_t>(bits);
   }
 

@@ -27,10 +27,11 @@ struct InodeOrder {
 [[nodiscard]] InodeOrder order_inodes(const Tree& tree, const Order& order);
 
 struct MetadataOptions {
-  CodecOptions codec;
+  CodecOptions codec;           // none: everything raw
+  bool raw = false;             // the tables raw, with any codec
   std::uint32_t mkfs_time = 0;  // seconds since 1970
-  bool fragments = true;
-  bool dedupe = true;
+  // How the data was made; those that tell of the tables are added here.
+  std::uint16_t flags = squashfs::flag::always_fragments;
 };
 
 // Appends all tables to the sink; returns the superblock to be written last.

@@ -15,12 +15,13 @@ from bootpress.model import (
     Loss,
     PackOptions,
     PackReport,
+    RepackOptions,
     Stat,
     UnpackReport,
     VerifyReport,
 )
 from bootpress.sortlist import SortList, format_sort_list, parse_sort_list
-from bootpress.workflow import diff, pack, unpack, unpack_to_tar, verify
+from bootpress.workflow import diff, pack, repack, unpack, unpack_to_tar, verify
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,7 @@ __all__ = [
     "Loss",
     "PackOptions",
     "PackReport",
+    "RepackOptions",
     "SortList",
     "Stat",
     "UnpackReport",
@@ -43,6 +45,7 @@ __all__ = [
     "format_sort_list",
     "pack",
     "parse_sort_list",
+    "repack",
     "unpack",
     "unpack_to_tar",
     "verify",

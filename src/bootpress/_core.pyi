@@ -59,10 +59,12 @@ class PackResult(TypedDict):
     raw_blocks: int  # data blocks and fragments stored raw
     hole_blocks: int
     fragments: int
-    hot_files: int
+    hot_files: int  # inodes of any type
     hot_bytes: int  # stored bytes of the hot region, from the start of the data
+    copied_bytes: int  # repack: data blocks and fragments taken from the old image as stored
+    copied_fragments: int
     metadata_bytes: int
-    # seconds by stage: dedupe, order, plan, compress, metadata, verify
+    # seconds by stage: dedupe (repack: check), order, plan, compress (copy), write, verify, flush
     stages: dict[str, float]
     seal: bytes  # the image's xxh3-128 digest, 16 bytes
 
@@ -107,6 +109,10 @@ class Image:
     def layout(self, inode: int) -> LayoutRow: ...
     # index → (offset, stored bytes, raw)
     def fragments(self) -> list[tuple[int, int, bool]]: ...
+    # (codec, level, block size, branch filter) as far as the image tells; "none": all of it is raw
+    def recorded_options(self) -> tuple[str, int, int, str]: ...
+    # whether what these options make may stand beside the image's own blocks
+    def keeps_blocks(self, codec: str, level: int, block_size: int, bcj: str) -> bool: ...
 
 def codecs() -> list[CodecRow]: ...
 def bcj_filters() -> list[str]: ...
@@ -138,6 +144,20 @@ def pack(
     mkfs_time: int | None,
     jobs: int,
     memory: int,  # bytes of blocks in flight, 0: the default
+    verify: bool,
+    monitor: type_monitor | None = None,
+) -> PackResult: ...
+def repack(  # REQUIRES: image.keeps_blocks(), of the image's codec and block size
+    image: Image,
+    target: bytes,
+    *,
+    level: int,  # of what is made anew
+    bcj: str,
+    hot: Sequence[int],  # these three as for pack, ids of image.tree
+    metadata_only: Sequence[int],
+    last: Sequence[int],
+    jobs: int,
+    memory: int,
     verify: bool,
     monitor: type_monitor | None = None,
 ) -> PackResult: ...

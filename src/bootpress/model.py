@@ -252,6 +252,56 @@ class PackOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class RepackOptions:
+    """How to repack an image. The values are checked on construction.
+
+    Where ``codec``, ``level``, ``block_size`` and ``bcj`` leave what the image records as it is,
+    its blocks are copied as they are stored; otherwise everything is compressed anew. xz records
+    no level, and gzip none above 9: such a level holds for what is made anew and nothing else.
+
+    Attributes:
+        codec: as in ``PackOptions``; None: the image's.
+        level: in the codec's own scale; None: what the image records, else the codec's standard.
+        block_size: bytes; None: the image's.
+        bcj: xz only; None: what the image records, or with another codec as in ``PackOptions``.
+        cold_order: as in ``PackOptions``, where everything is compressed anew. Copied fragments
+            stay together, so otherwise the tail-ends keep the image's order.
+        allow_stale: accept sort lists that name paths the image does not have.
+        jobs: worker threads; 0: one for each CPU this process may use.
+        memory: bytes of blocks in flight; 0: the core's default.
+        verify: read the new image back before it gets its name.
+    """
+
+    codec: str | None = None
+    level: int | None = None
+    block_size: int | None = None
+    bcj: str | None = None
+    cold_order: str | None = None
+    allow_stale: bool = False
+    jobs: int = 0
+    memory: int = 0
+    verify: bool = True
+
+    def __post_init__(self) -> None:
+        # Whatever is given here stands there as well, with the same checks.
+        self.complete(codec=self.codec or "xz", block_size=self.block_size or SMALLEST_BLOCK)
+
+    def complete(self, *, codec: str, block_size: int) -> PackOptions:
+        """Return what these say to a packer, with an image's codec and block size filled in."""
+        return PackOptions(
+            codec=codec,
+            level=self.level,
+            block_size=block_size,
+            bcj=self.bcj,
+            cold_order=self.cold_order,
+            allow_stale=self.allow_stale,
+            jobs=self.jobs,
+            memory=self.memory,
+            verify=self.verify,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SortListUse:
     """What became of a sort list.
 
@@ -278,7 +328,7 @@ class SortListUse:
 
 @dataclass(frozen=True, slots=True)
 class PackReport:
-    """What a pack did. Sizes are bytes.
+    """What a pack or a repack did. Sizes are bytes.
 
     Attributes:
         source: as given. image: the file written.
@@ -286,12 +336,16 @@ class PackReport:
         image_bytes: the file's size, padding included. used_bytes: the file system's.
         input_bytes: of all regular files, duplicates and holes included.
         inodes, files: counted after excludes; a hard link is no inode of its own.
-        duplicate_files, duplicate_bytes: found before compression.
+        duplicate_files, duplicate_bytes: found before compression; repacked without compression:
+            what the image shares already.
         data_blocks, raw_blocks, hole_blocks, fragments: raw: stored as they are, since they
             would not shrink; fragments may be among them.
         hot_files: what the sort list put first, inodes of any type, ``pages=none`` included.
         hot_bytes: the hot region, from the start of the data.
         metadata_bytes: inodes, listings and tables as stored.
+        copied_bytes: data blocks and fragments that a repack took as they are stored; what the
+            rest of the data region holds was made anew. copied_fragments: among those. Copied
+            data blocks are all of ``data_blocks`` or, where everything is compressed, none.
         stages: seconds by stage, in the order of the work.
         seal: xxh3-128 of the image, in hex.
         losses: what the format cannot hold.
@@ -321,6 +375,8 @@ class PackReport:
     losses: tuple[Loss, ...] = ()
     sort_list: SortListUse | None = None
     libraries: Mapping[str, str] = field(default_factory=dict)
+    copied_bytes: int = 0
+    copied_fragments: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,16 @@ from typing import BinaryIO
 
 from bootpress import _core
 from bootpress.errors import SortListError, SourceError, TargetError, UsageError
-from bootpress.gather import STANDARD_INPUT, Gathered, gather, to_losses
+from bootpress.gather import STANDARD_INPUT, gather, to_losses
 from bootpress.image import Image, name_image
 from bootpress.model import (
     AnyPath,
     Difference,
+    Loss,
     Monitor,
     PackOptions,
     PackReport,
+    RepackOptions,
     SortListUse,
     UnpackReport,
     VerifyReport,
@@ -25,6 +27,8 @@ from bootpress.order import Order, resolve
 from bootpress.sortlist import SortList, parse_sort_list
 from bootpress.tarstream import write_tar
 from bootpress.verify import compare_sources, verify_image
+
+_NO_FRAGMENTS = 0x0010  # the superblock's flag (fs/squashfs/squashfs_fs.h: SQUASHFS_NO_FRAG)
 
 
 def pack(
@@ -69,9 +73,135 @@ def pack(
     began = time.perf_counter()
     gathered = gather(source, options=options, monitor=monitor)
     gather_seconds = time.perf_counter() - began
-    order = _resolve(gathered, listed, allow_stale=options.allow_stale)
-    result = _core.pack(
-        gathered.tree,
+    order = _resolve(gathered.tree, listed, allow_stale=options.allow_stale)
+    result = _pack_tree(gathered.tree, target, options=options, order=order, monitor=monitor)
+    return _make_report(
+        result,
+        options=options,
+        source=source,
+        target=target,
+        stages={"gather": gather_seconds},
+        losses=gathered.losses,
+        use=_describe_sort_list(sort_list, listed, order),
+    )
+
+
+def repack(
+    source: AnyPath,
+    target: AnyPath,
+    *,
+    sort_list: SortList | AnyPath,
+    sort_style: str = "auto",
+    options: RepackOptions | None = None,
+    monitor: Monitor | None = None,
+) -> PackReport:
+    """Pack an image anew in another order, and return what was done.
+
+    Unless the options ask for another codec, level or block size, the blocks stay as they are:
+    data blocks, and fragments whose tail-ends stay together, are copied as stored; other fragments
+    and the metadata are made anew with the image's codec. That takes seconds where compression
+    takes minutes. Damage shows where the image carries a seal, and in what is made anew; blocks of
+    an image without a seal are copied unseen (``verify`` looks at them).
+
+    The tree stays identical, and so does the image's own time. The new image gets its name only
+    when it is complete; ``target`` may be the source.
+
+    Args:
+        source: a SquashFS image, by whomever it was made.
+        target: the image to write.
+        sort_list: which files come first: a list, or the file that holds one.
+        sort_style: dialect of that file.
+        options: how; by default with what the image was made with.
+        monitor: called about ten times a second; what it raises stops the work.
+
+    Returns:
+        As ``pack`` does; ``copied_bytes`` is 0 where everything was compressed anew. Its options
+        have what the image does not tell filled in with the codec's standard.
+
+    Raises:
+        UsageError: options that are impossible or clash.
+        SourceError: an image that is missing or unreadable.
+        CorruptError, UnsupportedError: one that is damaged, or nothing this build can read.
+        LimitError: something that SquashFS cannot hold.
+        TargetError: an output that cannot be written.
+        SortListError, StaleSortListError: the sort list.
+
+    Example:
+        >>> report = repack("root.squashfs", "tuned.squashfs", sort_list="boot.list")
+        >>> report.copied_bytes / report.used_bytes
+        0.97
+    """
+    _check_target(source, target)
+    listed = _load_sort_list(sort_list, sort_style)
+    began = time.perf_counter()
+    image = Image(source)
+    open_seconds = time.perf_counter() - began
+    completed, keeps_blocks = _complete_repack_options(image, options or RepackOptions())
+    order = _resolve(image.tree, listed, allow_stale=completed.allow_stale)
+    with name_image(source):
+        if keeps_blocks:
+            result = _core.repack(
+                image.native,
+                os.fsencode(target),
+                level=completed.level or 0,
+                bcj=completed.bcj or "none",
+                hot=order.hot,
+                metadata_only=order.metadata_only,
+                last=order.last,
+                jobs=completed.jobs,
+                memory=completed.memory,
+                verify=completed.verify,
+                monitor=monitor,
+            )
+        else:
+            result = _pack_tree(image.tree, target, options=completed, order=order, monitor=monitor)
+    return _make_report(
+        result,
+        options=completed,
+        source=source,
+        target=target,
+        stages={"open": open_seconds},
+        losses=(),
+        use=_describe_sort_list(sort_list, listed, order),
+    )
+
+
+def _complete_repack_options(image: Image, options: RepackOptions) -> tuple[PackOptions, bool]:
+    """Return the options with the image's filled in, and whether its blocks can stay."""
+    codec, level, block_size, bcj = image.native.recorded_options()
+    completed = options.complete(
+        codec=options.codec or codec, block_size=options.block_size or block_size
+    )
+    if completed.codec == codec:
+        completed = replace(
+            completed,
+            level=level if options.level is None else options.level,
+            bcj=options.bcj or bcj,
+        )
+    flags = int(image.info()["flags"] or 0)
+    completed = complete_options(
+        replace(
+            completed,
+            fragments=not flags & _NO_FRAGMENTS,
+            source_date_epoch=int(image.info()["mkfs_time"] or 0),
+        )
+    )
+    keeps_blocks = image.native.keeps_blocks(
+        completed.codec, completed.level or 0, completed.block_size, completed.bcj or "none"
+    )
+    return completed, keeps_blocks
+
+
+def _pack_tree(
+    tree: _core.Tree,
+    target: AnyPath,
+    *,
+    options: PackOptions,
+    order: Order,
+    monitor: Monitor | None,
+) -> "_core.PackResult":
+    return _core.pack(
+        tree,
         os.fsencode(target),
         codec=options.codec,
         level=options.level or 0,
@@ -89,6 +219,18 @@ def pack(
         verify=options.verify,
         monitor=monitor,
     )
+
+
+def _make_report(
+    result: "_core.PackResult",
+    *,
+    options: PackOptions,
+    source: AnyPath,
+    target: AnyPath,
+    stages: dict[str, float],
+    losses: tuple[Loss, ...],
+    use: SortListUse | None,
+) -> PackReport:
     return PackReport(
         source=os.fsdecode(source),
         image=os.fsdecode(target),
@@ -107,11 +249,13 @@ def pack(
         hot_files=result["hot_files"],
         hot_bytes=result["hot_bytes"],
         metadata_bytes=result["metadata_bytes"],
-        stages={"gather": gather_seconds, **result["stages"]},
+        stages={**stages, **result["stages"]},
         seal=result["seal"].hex(),
-        losses=gathered.losses,
-        sort_list=_describe_sort_list(sort_list, listed, order),
+        losses=losses,
+        sort_list=use,
         libraries={row["name"]: row["version"] for row in _core.codecs()},
+        copied_bytes=result["copied_bytes"],
+        copied_fragments=result["copied_fragments"],
     )
 
 
@@ -266,10 +410,10 @@ def _load_sort_list(sort_list: SortList | AnyPath | None, style: str) -> SortLis
     return parse_sort_list(data, style=style, name=name)
 
 
-def _resolve(gathered: Gathered, listed: SortList | None, *, allow_stale: bool) -> Order:
+def _resolve(tree: _core.Tree, listed: SortList | None, *, allow_stale: bool) -> Order:
     if listed is None:
         return Order()
-    return resolve(gathered.tree, listed, allow_stale=allow_stale)
+    return resolve(tree, listed, allow_stale=allow_stale)
 
 
 def _describe_sort_list(
