@@ -3,20 +3,27 @@
 
 import argparse
 import os
-import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from bootpress import __version__, report, workflow
-from bootpress.errors import BootpressError, Interrupted, LimitError, TargetError, UsageError
+from bootpress import __version__, cli_boot, report, workflow
+from bootpress.arguments import (
+    Verb,
+    add_jobs,
+    add_json,
+    add_quiet,
+    parse_owner,
+    parse_size,
+    standard_output,
+)
+from bootpress.errors import BootpressError, Interrupted, LimitError, UsageError
 from bootpress.image import Image
 from bootpress.model import CHUNK_BYTES, CODECS, COLD_ORDERS, SORT_STYLES, PackOptions, UnpackReport
-from bootpress.output import open_whole, to_target_error
+from bootpress.output import check_target, open_whole
 
 DIFFERENT = 1  # exit status of diff and verify --against; no error has it
 BUG = 70  # EX_SOFTWARE of sysexits.h
@@ -25,12 +32,17 @@ EPILOG = """\
 exit status:
   0 done   1 they differ (diff, verify --against)   2 usage   3 source   4 a file changed while it
   was read   5 the format cannot hold it   6 target   7 damaged image   8 unsupported   9 stale
-  sort list   10 unreadable sort list   130, 143 interrupted
+  sort list   10 unreadable sort list   11 unreadable trace   12 a boot that failed   13 a missing
+  program   130, 143 interrupted
 
 examples:
   bootpress pack rootfs root.squashfs --sort-list boot.list
   bootpress verify root.squashfs --against rootfs
-  bootpress cat root.squashfs etc/os-release
+
+  bootpress trace root.squashfs -o boot.trace
+  bootpress order boot.trace -o boot.sort --image root.squashfs
+  bootpress repack root.squashfs tuned.squashfs --sort-list boot.sort
+  bootpress measure root.squashfs tuned.squashfs --medium cd
 """
 
 
@@ -77,26 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     chosen = make_parser().parse_args(arguments)
-    verb: Callable[[argparse.Namespace], int] = chosen.verb
+    verb: Verb = chosen.verb
     return verb(chosen)
 
 
 def _raise_interrupted(number: int, _frame: FrameType | None) -> None:
     raise Interrupted(f"stopped by {signal.Signals(number).name}", signal=number)
-
-
-@contextmanager
-def _standard_output() -> Iterator[None]:
-    """Flush what the block prints, and tell a full disk from a bug."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # What is still in the buffer would fail again, when Python closes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise to_target_error(error, "standard output") from error
 
 
 def _die_of_closed_pipe() -> NoReturn:
@@ -127,11 +125,8 @@ def _pack(chosen: argparse.Namespace) -> int:
         memory=chosen.memory,
         verify=not chosen.no_verify,
     )
-    if chosen.report and not chosen.report.parent.is_dir():
-        raise TargetError(
-            f"cannot write {chosen.report}: {chosen.report.parent} is no directory",
-            hint="make the directory first",
-        )
+    if chosen.report:
+        check_target(chosen.report)
     with report.Progress(quiet=chosen.quiet) as progress:
         done = workflow.pack(
             chosen.source,
@@ -142,7 +137,7 @@ def _pack(chosen: argparse.Namespace) -> int:
             monitor=progress,
         )
     if not chosen.quiet:
-        with _standard_output():
+        with standard_output():
             report.print_pack_report(done)
     if chosen.report:
         with open_whole(chosen.report) as file:
@@ -168,7 +163,7 @@ def _unpack(chosen: argparse.Namespace) -> int:
                 done = workflow.unpack_to_tar(chosen.image, file, monitor=progress)
     report.print_losses(done.skipped, what="could not be kept")
     if not chosen.quiet and chosen.tar != "-":
-        with _standard_output():
+        with standard_output():
             report.print_unpack_report(done, target=chosen.directory or chosen.tar)
     return 0
 
@@ -176,13 +171,13 @@ def _unpack(chosen: argparse.Namespace) -> int:
 def _write_tar_to_stdout(image: str, progress: report.Progress) -> UnpackReport:
     if sys.stdout.isatty():
         raise UsageError("a tar would go to the terminal", hint="pipe it, or name a file")
-    with _standard_output():
+    with standard_output():
         return workflow.unpack_to_tar(image, sys.stdout.buffer, monitor=progress)
 
 
 def _list(chosen: argparse.Namespace) -> int:
     entries = Image(chosen.image).walk(chosen.path)
-    with _standard_output():
+    with standard_output():
         report.print_listing(entries)
     return 0
 
@@ -190,7 +185,7 @@ def _list(chosen: argparse.Namespace) -> int:
 def _cat(chosen: argparse.Namespace) -> int:
     entry = Image(chosen.image)[chosen.path]
     offset = 0
-    with _standard_output():
+    with standard_output():
         # At least once, since it is the read that refuses a directory.
         while chunk := entry.read(offset, CHUNK_BYTES):
             sys.stdout.buffer.write(chunk)
@@ -200,14 +195,14 @@ def _cat(chosen: argparse.Namespace) -> int:
 
 def _info(chosen: argparse.Namespace) -> int:
     image = Image(chosen.image)
-    with _standard_output():
+    with standard_output():
         report.print_info(image, as_json=chosen.json)
     return 0
 
 
 def _layout(chosen: argparse.Namespace) -> int:
     image = Image(chosen.image)
-    with _standard_output():
+    with standard_output():
         report.print_layout(image, as_json=chosen.json)
     return 0
 
@@ -218,7 +213,7 @@ def _verify(chosen: argparse.Namespace) -> int:
             chosen.image, against=chosen.against, jobs=chosen.jobs, monitor=progress
         )
     if chosen.json or not chosen.quiet:
-        with _standard_output():
+        with standard_output():
             report.print_verify_report(done, image=chosen.image, as_json=chosen.json)
     return DIFFERENT if done.differences else 0
 
@@ -227,7 +222,7 @@ def _diff(chosen: argparse.Namespace) -> int:
     with report.Progress(quiet=chosen.quiet or chosen.json) as progress:
         differences = workflow.diff(chosen.a, chosen.b, jobs=chosen.jobs, monitor=progress)
     if chosen.json or not chosen.quiet:
-        with _standard_output():
+        with standard_output():
             report.print_differences(differences, as_json=chosen.json)
     return DIFFERENT if differences else 0
 
@@ -240,7 +235,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="bootpress",
         description="Packs a Linux root file system into a SquashFS image that the stock kernel "
-        "mounts, laid out in the order in which a boot reads it.",
+        "mounts, learns the order in which a boot reads it, and lays it out in that order.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -248,9 +243,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"bootpress {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
-    def add(
-        name: str, verb: Callable[[argparse.Namespace], int], text: str, examples: str = ""
-    ) -> _Parser:
+    def add(name: str, verb: Verb, text: str, examples: str = "") -> argparse.ArgumentParser:
         added: _Parser = verbs.add_parser(
             name,
             help=text,
@@ -284,8 +277,8 @@ def make_parser() -> argparse.ArgumentParser:
     unpack.add_argument(
         "--tar", metavar="FILE", help="write a tar in PAX format instead; '-': standard output"
     )
-    _add_jobs(unpack)
-    _add_quiet(unpack)
+    add_jobs(unpack)
+    add_quiet(unpack)
 
     listing = add(
         "list", _list, "list an image's files", "  bootpress list root.squashfs usr/bin\n"
@@ -306,7 +299,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     info = add("info", _info, "show an image's figures", "  bootpress info root.squashfs --json\n")
     info.add_argument("image", metavar="IMAGE")
-    _add_json(info)
+    add_json(info)
 
     layout = add(
         "layout",
@@ -318,7 +311,7 @@ def make_parser() -> argparse.ArgumentParser:
         "(\\udc80 to \\udcff), as os.fsdecode makes them.\n",
     )
     layout.add_argument("image", metavar="IMAGE")
-    _add_json(layout)
+    add_json(layout)
 
     verify = add(
         "verify",
@@ -330,9 +323,9 @@ def make_parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--against", metavar="DIRECTORY", help="compare with this; exit status 1 where they differ"
     )
-    _add_jobs(verify)
-    _add_json(verify)
-    _add_quiet(verify)
+    add_jobs(verify)
+    add_json(verify)
+    add_quiet(verify)
 
     diff = add(
         "diff",
@@ -343,13 +336,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     diff.add_argument("a", metavar="A")
     diff.add_argument("b", metavar="B")
-    _add_jobs(diff)
-    _add_json(diff)
-    _add_quiet(diff)
+    add_jobs(diff)
+    add_json(diff)
+    add_quiet(diff)
+
+    cli_boot.add_verbs(add)
     return parser
 
 
-def _add_pack_arguments(pack: _Parser) -> None:
+def _add_pack_arguments(pack: argparse.ArgumentParser) -> None:
     defaults = PackOptions()
     pack.add_argument(
         "source",
@@ -421,7 +416,7 @@ def _add_pack_arguments(pack: _Parser) -> None:
         "SOURCE_DATE_EPOCH, or else the newest file's time",
     )
     run = pack.add_argument_group("run")
-    _add_jobs(run)
+    add_jobs(run)
     run.add_argument(
         "--memory",
         type=parse_size,
@@ -431,41 +426,4 @@ def _add_pack_arguments(pack: _Parser) -> None:
     )
     run.add_argument("--no-verify", action="store_true", help="do not read the image back")
     run.add_argument("--report", type=Path, metavar="FILE.json", help="write a report as JSON")
-    _add_quiet(run)
-
-
-def _add_jobs(to: argparse._ActionsContainer) -> None:
-    to.add_argument(
-        "--jobs", type=parse_jobs, metavar="N", default=0, help="threads; default: one per CPU"
-    )
-
-
-def _add_json(to: argparse._ActionsContainer) -> None:
-    to.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _add_quiet(to: argparse._ActionsContainer) -> None:
-    to.add_argument("--quiet", action="store_true", help="print errors and warnings only")
-
-
-def parse_size(text: str) -> int:
-    """Return bytes for "4096", "128K", "64M", "1G" (powers of 1024)."""
-    found = re.fullmatch(r"([0-9]{1,15})([KMGkmg]?)(?:i?B)?", text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 128K, 64M or 1G")
-    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]
-
-
-def parse_jobs(text: str) -> int:
-    """Return a number of threads from 1."""
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of threads from 1 to 1024")
-    return int(text)
-
-
-def parse_owner(text: str) -> tuple[int, int]:
-    """Return (uid, gid) for "0:0"."""
-    found = re.fullmatch(r"([0-9]{1,10}):([0-9]{1,10})", text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is not of the form UID:GID, such as 0:0")
-    return int(found[1]), int(found[2])
+    add_quiet(run)

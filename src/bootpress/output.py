@@ -11,6 +11,21 @@ from typing import BinaryIO
 from bootpress.errors import TargetError
 
 
+def check_target(target: Path) -> None:
+    """Refuse a file that cannot be written anyway, before work is spent on it.
+
+    Raises:
+        TargetError: it is a directory, or its own directory is not there.
+    """
+    if target.is_dir():
+        raise TargetError(f"cannot write {target}: it is a directory", hint="name a file in it")
+    if not target.parent.is_dir():
+        raise TargetError(
+            f"cannot write {target}: No such file or directory",
+            hint=f"make the directory {target.parent} first",
+        )
+
+
 @contextmanager
 def open_whole(target: Path) -> Iterator[BinaryIO]:
     """Open a temporary file beside ``target``; flush and rename it when the block succeeds.

@@ -123,7 +123,11 @@ def format_progress(
     if total_bytes:
         parts.append(f"{min(done_bytes / total_bytes, 1):.0%}")
     if done_files or total_files:
-        parts.append(f"{_of(f'{done_files:,}', total_files and f'{total_files:,}')} files")
+        what = "boots" if stage == "boot" else "files"
+        parts.append(f"{_of(f'{done_files:,}', total_files and f'{total_files:,}')} {what}")
+    if stage == "boot":
+        # Nothing tells how far a boot is; that the clock goes on shows that it lives.
+        parts.append(format_seconds(seconds))
     if done_bytes and seconds > 0:
         rate = done_bytes / seconds
         parts.append(f"{format_bytes(rate)}/s")
@@ -182,7 +186,7 @@ def print_losses(losses: Iterable[Loss], *, what: str) -> None:
     """Print each kind of loss once, with its count and the first path."""
     for loss in losses:
         name = escape_name(encode_path(loss.example)) or "the root"
-        print_warning(f"{what}: {loss.kind} ({_count(loss.count, 'file')}, the first is {name})")
+        print_warning(f"{what}: {loss.kind} ({count(loss.count, 'file')}, the first is {name})")
 
 
 # --- pack -------------------------------------------------------------------------------------
@@ -198,7 +202,7 @@ def print_pack_report(report: PackReport) -> None:
     rows = [
         ("image", report.image),
         ("codec", f"{options.codec}{level}, blocks of {format_bytes(options.block_size)}{branch}"),
-        ("input", f"{format_bytes(report.input_bytes)} in {_count(report.files, 'file')}"),
+        ("input", f"{format_bytes(report.input_bytes)} in {count(report.files, 'file')}"),
         ("output", f"{format_bytes(report.image_bytes)}, {ratio:.1%} of the input"),
         (
             "blocks",
@@ -207,18 +211,18 @@ def print_pack_report(report: PackReport) -> None:
         ),
         (
             "duplicates",
-            f"{_count(report.duplicate_files, 'file')}, {format_bytes(report.duplicate_bytes)}",
+            f"{count(report.duplicate_files, 'file')}, {format_bytes(report.duplicate_bytes)}",
         ),
         ("metadata", f"{format_bytes(report.metadata_bytes)} for {report.inodes:,} inodes"),
     ]
     if report.sort_list is not None:
         rows.append(
-            ("hot region", f"{_count(report.hot_files, 'file')}, {format_bytes(report.hot_bytes)}")
+            ("hot region", f"{count(report.hot_files, 'file')}, {format_bytes(report.hot_bytes)}")
         )
     rows.append(
         ("seconds", ", ".join(f"{stage} {value:.1f}" for stage, value in report.stages.items()))
     )
-    _print_rows(rows)
+    print_rows(rows)
     if report.sort_list is not None:
         for warning in report.sort_list.warnings:
             print_warning(f"sort list {report.sort_list.path}: {warning}")
@@ -282,7 +286,7 @@ def print_info(image: Image, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(info, indent=2))
     else:
-        _print_rows(
+        print_rows(
             [
                 (key.replace("_", " "), str(value))
                 for key, value in info.items()
@@ -353,7 +357,7 @@ def print_verify_report(report: VerifyReport, *, image: str, as_json: bool) -> N
     print_differences(report.differences, as_json=False)
     seal = {"intact": "the seal is intact", "absent": "it carries no seal"}.get(report.seal, "")
     print(
-        f"{image}: {_count(report.files, 'file')}, {_count(report.blocks, 'block')}, "
+        f"{image}: {count(report.files, 'file')}, {count(report.blocks, 'block')}, "
         f"{format_bytes(report.bytes)} read without a fault; {seal}"
     )
 
@@ -371,7 +375,8 @@ def print_differences(differences: Iterable[Difference], *, as_json: bool) -> No
         print(f"{name}: {difference.what}{values}")
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """Return "1 file", "1,234 files"."""
     return f"1 {what}" if number == 1 else f"{number:,} {what}s"
 
 
@@ -387,7 +392,8 @@ def _span(extent: Extent) -> str:
     return f"{extent.offset}+{extent.length}"
 
 
-def _print_rows(pairs: list[tuple[str, str]]) -> None:
+def print_rows(pairs: list[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         print(f"{name:<{width}}  {value}")

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from bootpress.cli import parse_jobs, parse_owner, parse_size
+from bootpress.arguments import parse_jobs, parse_owner, parse_size
 from bootpress.errors import UsageError
 from bootpress.model import PackOptions, decode_path, encode_path
 from bootpress.workflow import complete_options, count_cpus
