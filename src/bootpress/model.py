@@ -284,7 +284,8 @@ class RepackOptions:
 
     def __post_init__(self) -> None:
         # Whatever is given here stands there as well, with the same checks.
-        self.complete(codec=self.codec or "xz", block_size=self.block_size or SMALLEST_BLOCK)
+        size = SMALLEST_BLOCK if self.block_size is None else self.block_size
+        self.complete(codec=self.codec or "xz", block_size=size)
 
     def complete(self, *, codec: str, block_size: int) -> PackOptions:
         """Return what these say to a packer, with an image's codec and block size filled in."""

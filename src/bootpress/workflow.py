@@ -170,7 +170,8 @@ def _complete_repack_options(image: Image, options: RepackOptions) -> tuple[Pack
     """Return the options with the image's filled in, and whether its blocks can stay."""
     codec, level, block_size, bcj = image.native.recorded_options()
     completed = options.complete(
-        codec=options.codec or codec, block_size=options.block_size or block_size
+        codec=options.codec or codec,
+        block_size=block_size if options.block_size is None else options.block_size,
     )
     if completed.codec == codec:
         completed = replace(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bootpress
-from bootpress import Image, PackOptions
+from bootpress import Image, PackOptions, SortList
 from bootpress.errors import BootpressError, CorruptError, UnsupportedError
 from trees import make_bytes
 
@@ -119,3 +119,16 @@ def test_an_image_of_mksquashfs_verifies_without_a_seal(root: Path, tmp_path: Pa
     subprocess.run(["mksquashfs", root, tmp_path / "theirs", "-quiet", "-no-progress"], check=True)
     report = bootpress.verify(tmp_path / "theirs", against=root)
     assert (report.seal, report.differences) == ("absent", ())
+
+
+def test_a_repack_of_a_damaged_image_is_refused_by_name(image: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    data = bytearray(image.read_bytes())
+    data[200] ^= 4  # in the data region
+    damaged.write_bytes(data)
+    with pytest.raises(CorruptError, match=r"damaged: the seal does not match"):
+        bootpress.repack(damaged, tmp_path / "new", sort_list=SortList.from_paths(["d0/f0"]))
+    damaged.write_bytes(image.read_bytes()[:-8000])
+    with pytest.raises(CorruptError, match="damaged"):
+        bootpress.repack(damaged, tmp_path / "new", sort_list=SortList.from_paths(["d0/f0"]))
+    assert not (tmp_path / "new").exists()

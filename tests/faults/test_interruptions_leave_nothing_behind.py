@@ -128,3 +128,42 @@ def test_any_exception_of_a_monitor_passes_through(root: Path, tmp_path: Path) -
     with pytest.raises(RuntimeError, match="of the caller"):
         bootpress.pack(root, tmp_path / "image", monitor=fail)
     assert os.listdir(tmp_path) == []
+
+
+REPACK = "import sys, bootpress; bootpress.repack(sys.argv[1], sys.argv[2], sort_list=sys.argv[3])"
+
+
+def make_repackable(root: Path, place: Path) -> list[str | Path]:
+    bootpress.pack(root, place / "image", options=bootpress.PackOptions(level=19, block_size=4096))
+    (place / "list").write_text("".join(f"small-{index}\n" for index in range(0, 24, 2)))
+    return [place / "image", place / "new", place / "list"]
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.1, 0.15, 0.2, 0.25, 0.3])
+def test_a_repack_that_is_stopped(moment: float, root: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", REPACK, *make_repackable(root, tmp_path)]
+    before = (tmp_path / "image").read_bytes()
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        time.sleep(moment)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    left = ["image", "list"] if process.returncode else ["image", "list", "new"]
+    assert sorted(os.listdir(tmp_path)) == left
+    assert (tmp_path / "image").read_bytes() == before
+
+
+@pytest.mark.parametrize("stage", ["copy", "verify"])
+def test_a_monitor_that_raises_stops_a_repack(stage: str, root: Path, tmp_path: Path) -> None:
+    def stop(now: str, *_: int) -> None:
+        if now == stage:
+            raise Interrupted("enough")
+
+    source, target, listed = make_repackable(root, tmp_path)
+    with pytest.raises(Interrupted, match="enough"):
+        bootpress.repack(source, target, sort_list=listed, monitor=stop)
+    assert sorted(os.listdir(tmp_path)) == ["image", "list"]
+    # Onto itself: the image of before stays.
+    before = (tmp_path / "image").read_bytes()
+    with pytest.raises(Interrupted, match="enough"):
+        bootpress.repack(source, source, sort_list=listed, monitor=stop)
+    assert (tmp_path / "image").read_bytes() == before

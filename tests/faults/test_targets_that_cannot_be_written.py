@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bootpress
-from bootpress import PackOptions
+from bootpress import PackOptions, RepackOptions, SortList
 from bootpress.errors import TargetError
 from judges import mounted, run, small_tmpfs
 from trees import make_bytes
@@ -34,6 +34,22 @@ def test_a_full_disk(root: Path, verify: bool) -> None:
         with pytest.raises(TargetError, match="No space left on device") as caught:
             bootpress.pack(root, place / "image", options=PackOptions(verify=verify))
         assert caught.value.hint
+        assert os.listdir(place) == ["image"]
+        assert (place / "image").read_bytes() == b"the image of before"
+
+
+@pytest.mark.parametrize("codec", [None, "xz"], ids=["copied", "compressed anew"])
+def test_a_disk_that_is_full_while_repacking(root: Path, tmp_path: Path, codec: str | None) -> None:
+    bootpress.pack(root, tmp_path / "image")
+    with small_tmpfs(1 << 20) as place:
+        (place / "image").write_bytes(b"the image of before")
+        with pytest.raises(TargetError, match="No space left on device"):
+            bootpress.repack(
+                tmp_path / "image",
+                place / "image",
+                sort_list=SortList.from_paths(["3"]),
+                options=RepackOptions(codec=codec, level=None if codec is None else 0),
+            )
         assert os.listdir(place) == ["image"]
         assert (place / "image").read_bytes() == b"the image of before"
 

@@ -423,6 +423,38 @@ TEST(CodecRecord, names_what_differs) {
             words({kLargest, 1 | 2 | 8 | 16 | 32}));
 }
 
+TEST(CodecRecord, tells_what_the_image_was_made_with) {
+  for (const CodecId id : {CodecId::gzip, CodecId::lzo, CodecId::lz4, CodecId::zstd}) {
+    for (int level = level_range(id).lowest; level <= level_range(id).highest; ++level) {
+      const CodecOptions options = with(id, level);
+      const Bytes record = encode_codec_options(options);
+      const CodecOptions told = decode_codec_options(id, record, kBlock);
+      EXPECT_EQ(told.id, id);
+      EXPECT_EQ(told.block_size, kBlock);
+      EXPECT_EQ(encode_codec_options(told), record);
+      if (id == CodecId::lz4 || (id == CodecId::gzip && level > 9)) continue;
+      EXPECT_EQ(told.level, level) << codec_name(id);
+    }
+  }
+  EXPECT_EQ(decode_codec_options(CodecId::lz4, words({1, 1}), kBlock).level, 12);
+  EXPECT_EQ(decode_codec_options(CodecId::lzo, words({2, 0}), kBlock).level, 0);
+  EXPECT_EQ(decode_codec_options(CodecId::xz, words({kBlock, 1}), kBlock).bcj, Bcj::x86);
+  EXPECT_EQ(decode_codec_options(CodecId::xz, words({kBlock, 9}), kBlock).bcj, Bcj::automatic);
+  EXPECT_EQ(decode_codec_options(CodecId::xz, words({kBlock, 0}), kBlock).bcj, Bcj::none);
+}
+
+TEST(CodecRecord, of_unknown_content_means_the_standard) {
+  for (const CodecId id :
+       {CodecId::gzip, CodecId::lzo, CodecId::xz, CodecId::lz4, CodecId::zstd, CodecId::none}) {
+    const int standard = level_range(id).standard;
+    EXPECT_EQ(decode_codec_options(id, {}, kBlock).level, standard);
+    EXPECT_EQ(decode_codec_options(id, words({}), kBlock).level, standard);
+    const CodecOptions wild = decode_codec_options(id, words({4, 0xffffffff}), kBlock);
+    EXPECT_NO_THROW(check_codec_options(wild)) << codec_name(id);
+    EXPECT_NO_THROW(check_codec_options(decode_codec_options(id, words({0xffffffff, 4}), kBlock)));
+  }
+}
+
 TEST(BcjJudge, tells_code_from_data) {
   EXPECT_EQ(judge_block(code_bytes(kBlock, 1)), Bcj::x86);
   EXPECT_EQ(judge_block(text_bytes(kBlock, 1)), Bcj::none);
