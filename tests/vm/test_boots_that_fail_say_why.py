@@ -104,3 +104,5 @@ def test_what_cannot_be_waited_for(plain: Path) -> None:
     for until in ("", "a\nb"):
         with pytest.raises(UsageError):
             record_trace(plain, options=BootOptions(until=until))
+    with pytest.raises(UsageError, match="past the timeout of 100 s"):
+        record_trace(plain, options=BootOptions(until="300", timeout=100))

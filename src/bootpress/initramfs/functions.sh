@@ -158,7 +158,6 @@ trace_metadata() {
     echo 1 > "$events/bootpress/metadata/enable"
   else
     say "this kernel takes no probe at squashfs_read_metadata: metadata is not traced"
-    tell "untraced metadata"
   fi
 }
 
