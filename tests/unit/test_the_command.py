@@ -83,6 +83,7 @@ def test_pack_reports_in_words_and_in_json(
         "style": "bootpress",
         "provenance": {"kernel": "6.1"},
         "hot": 2,
+        "metadata_only": 0,
         "last": 0,
         "stale": 1,
         "warnings": [],
