@@ -44,7 +44,7 @@ _MONITOR = "monitor"
 # Of the console, what fits into a hint.
 CONSOLE_LINES = 20
 # What the kernel says last; panic=-1 on its command line ends the machine then.
-PANIC = b"Kernel panic"
+PANIC = b"Kernel panic - not syncing"
 # CSI and OSC sequences, other escapes, and what remains of carriage returns.
 _ANSI = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_c]|\r")
 
@@ -141,7 +141,11 @@ class Machine:
 
     Example:
         >>> with Machine(MachineOptions(disk=Path("live.iso"), bus="cd")) as machine:
-        ...     machine.wait_for_text("console", b"login:", deadline=time.monotonic() + 300)
+        ...     machine.wait_for(
+        ...         lambda: "login:" in machine.console or None,
+        ...         deadline=time.monotonic() + 300,
+        ...         what="a login prompt",
+        ...     )
         ...     machine.query_disk()
     """
 
@@ -152,7 +156,7 @@ class Machine:
         self.accel = choose_accel(options.accel)
         self._channels: dict[str, _Channel] = {}
         self._stack = ExitStack()
-        self._answered = 0
+        self._lines_seen = 0
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -206,15 +210,6 @@ class Machine:
         except OSError as error:
             raise self._end_error(f"the machine does not listen at {channel}") from error
 
-    def wait_for_text(self, channel: str, text: bytes, *, deadline: float, what: str = "") -> None:
-        """Wait until a text came from the console or a port. See ``wait_for``."""
-        received = self._channels[channel].received
-        self.wait_for(
-            lambda: text in received or None,
-            deadline=deadline,
-            what=what or f"'{text.decode(errors='replace')}' from its {channel}",
-        )
-
     def wait_until(self, deadline: float) -> None:
         """Let the machine run until then. Raises BootError, as ``wait_for`` does, if it ends."""
         while (left := deadline - time.monotonic()) > 0:
@@ -263,16 +258,8 @@ class Machine:
         """Return the CPU seconds that QEMU has taken."""
         return measure_cpu_seconds(self._process.pid)
 
-    def list_reads(self) -> tuple[DiskRead, ...]:
-        """Return the reads of the disk so far, as they began.
-
-        Raises:
-            TraceError: QEMU's log holds something else.
-        """
-        return parse_block_log((self._directory / "reads").read_bytes())
-
     def read_block_log(self) -> bytes:
-        """Return QEMU's own log of the reads so far."""
+        """Return QEMU's log of the disk's reads so far, for ``parse_block_log``."""
         return (self._directory / "reads").read_bytes()
 
     def _open_channel(self, stack: ExitStack, name: str) -> socket.socket:
@@ -376,17 +363,17 @@ class Machine:
     def _execute(self, command: str) -> object:
         """Run a command of the machine protocol (QMP) and return its answer."""
         monitor = self._channels[_MONITOR]
-        if not self._answered:
-            # The greeting, and the first command that it wants.
-            self._answered = 1
+        if not self._lines_seen:
+            # The first line is a greeting; this command is what it wants to hear.
+            self._lines_seen = 1
             self._execute("qmp_capabilities")
         self.send(_MONITOR, json.dumps({"execute": command}).encode() + b"\n")
 
         def find_answer() -> dict[str, object] | None:
             *lines, _ = monitor.received.split(b"\n")
             for number, line in enumerate(lines):
-                if number >= self._answered:
-                    self._answered = number + 1
+                if number >= self._lines_seen:
+                    self._lines_seen = number + 1
                     row = json.loads(line)
                     if "return" in row or "error" in row:
                         return dict(row)

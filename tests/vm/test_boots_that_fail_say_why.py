@@ -46,9 +46,9 @@ def test_a_first_process_that_is_not_there(plain: Path, list_machines: ListMachi
 def test_an_option_that_the_initramfs_does_not_know(
     plain: Path, list_machines: ListMachines
 ) -> None:
-    error = fail_to_boot(plain, BootOptions(append="bootpress.atach=loop"), list_machines)
+    error = fail_to_boot(plain, BootOptions(append="bootpress.mount=loop"), list_machines)
     assert "switched itself off" in error.message
-    assert "no such option on the kernel's command line: bootpress.atach=loop" in (error.hint or "")
+    assert "no such option on the kernel's command line: bootpress.mount=loop" in (error.hint or "")
 
 
 def test_an_image_with_damaged_data(

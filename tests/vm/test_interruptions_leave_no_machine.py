@@ -27,14 +27,22 @@ def wait_while(condition: Callable[[], object], seconds: float) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
-    ids=lambda value: getattr(value, "name", ""),
-)
+STATUS = {signal.SIGINT: -signal.SIGINT, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}
+# Seconds after QEMU is there: while it starts, and while the kernel does. Not even the kernel can
+# kill with its parent what is not yet running.
+MOMENTS = [
+    (signal.SIGINT, 0.0),
+    (signal.SIGINT, 3.0),
+    (signal.SIGTERM, 0.0),
+    (signal.SIGTERM, 3.0),
+    (signal.SIGKILL, 3.0),
+]
+
+
+@pytest.mark.parametrize(("number", "moment"), MOMENTS, ids=str)
 def test_a_recording_that_is_stopped(
     number: signal.Signals,
-    status: int,
+    moment: float,
     plain: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -46,8 +54,10 @@ def test_a_recording_that_is_stopped(
     ) as process:
         wait_while(lambda: not list_machines(plain), 60)
         assert list_machines(plain)
+        time.sleep(moment)
+        assert process.poll() is None
         process.send_signal(number)
-        assert process.wait(30) == status
+        assert process.wait(30) == STATUS[number]
     wait_while(lambda: list_machines(plain), 5)
     assert not list_machines(plain)
     # Nobody can clean up after a SIGKILL.
