@@ -7,7 +7,7 @@ Of one root file system four images are made, all with the same codec, level and
     (a) mksquashfs, its own order          (c) bootpress without a sort list
     (b) mksquashfs -sort, the same list    (d) bootpress with the list
 
-The list comes from a recorded boot of (c). Each image is then replayed on the modelled media, mounted
+The list comes from a recorded boot of (c). Each image is replayed on the modelled media, mounted
 through a loop device and directly, and booted in turn on a throttled disk. Last comes what a repack
 costs against packing again. Everything is printed as Markdown; with --json the figures as well.
 """
@@ -90,7 +90,8 @@ def print_simulations(rows: dict[str, Simulation], attach: str, medium: str) -> 
     for key, row in rows.items():
         metadata = sum(total.reads for kind, total in row.kinds.items() if kind.endswith(" table"))
         print(
-            f"| {LABELS[key]} | {row.reads} | {metadata} | {row.bytes_read / 1e6:.1f} | {row.jumps} "
+            f"| {LABELS[key]} | {row.reads} | {metadata} | {row.bytes_read / 1e6:.1f} "
+            f"| {row.jumps} "
             f"| {row.seek_bytes / 1e9:.2f} | {row.seconds:.2f} "
             f"| {row.seconds / rows['a'].seconds:.2f} |"
         )
