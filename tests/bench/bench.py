@@ -2,9 +2,10 @@
 """Measure bootpress against mksquashfs, gensquashfs and tar2sqfs, and against the bare codec.
 
 Every comparison runs in alternating pairs on the same tree (ours, theirs, ours, theirs …), tree and
-output on a tmpfs (a page cache may be reclaimed between two runs, unnoticed), and is printed as ratios with their spread: machines are shared and
-noisy, so seconds alone say little. The limit beside each row is the same blocks through the bare
-codec on as many threads, with nothing read while the clock runs and nothing written.
+output on a tmpfs (a page cache may be reclaimed between two runs, unnoticed), and is printed as
+ratios with their spread: machines are shared and noisy, so seconds alone say little. The limit
+beside each row is the same blocks through the bare codec on as many threads, with nothing read
+while the clock runs and nothing written.
 
 Results are kept in a JSON file row by row, so an interrupted run loses only its last row; rows
 that are there already are not measured again.
