@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/monitor.hpp"
 #include "codec/codec.hpp"
 #include "squashfs/format.hpp"
 #include "squashfs/seal.hpp"
@@ -98,8 +99,8 @@ class Image : public Source, public std::enable_shared_from_this<Image> {
                           std::vector<std::byte>& scratch, ByteSpan out) const;
 
   enum class SealState { absent, intact, broken };
-  // Compares the seal with the image's bytes (reads all of them).
-  [[nodiscard]] SealState check_seal() const;
+  // Compares the seal with the image's bytes (reads all of them; stage "check").
+  [[nodiscard]] SealState check_seal(Monitor& monitor) const;
 
   // The decoded metadata, for the files in this folder.
   [[nodiscard]] const ImageIndex& index() const;

@@ -4,8 +4,10 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
+#include "base/parallel.hpp"
 #include "image/image.hpp"
 
 namespace bootpress {
@@ -16,21 +18,20 @@ struct FreeState {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
 };
 
+constexpr std::uint64_t kPiece = 1 << 20;  // bytes read at once
+
 class SealSum {
  public:
-  SealSum() : state_(XXH3_createState()), buffer_(std::size_t{1} << 20) {
+  SealSum() : state_(XXH3_createState()), buffer_(kPiece) {
     if (!state_) throw std::bad_alloc();
     XXH3_128bits_reset(state_.get());
   }
 
+  // REQUIRES: at most kPiece bytes.
   void add(const ImageBytes& bytes, std::uint64_t begin, std::uint64_t end) {
-    while (begin < end) {
-      const ByteSpan piece =
-          ByteSpan(buffer_).first(std::min<std::uint64_t>(buffer_.size(), end - begin));
-      bytes.read(begin, piece);
-      XXH3_128bits_update(state_.get(), piece.data(), piece.size());
-      begin += piece.size();
-    }
+    const ByteSpan piece = ByteSpan(buffer_).first(end - begin);
+    bytes.read(begin, piece);
+    XXH3_128bits_update(state_.get(), piece.data(), piece.size());
   }
 
   [[nodiscard]] squashfs::SealDigest digest() const {
@@ -49,7 +50,7 @@ class SealSum {
 
 }  // namespace
 
-Image::SealState Image::check_seal() const {
+Image::SealState Image::check_seal(Monitor& monitor) const {
   const std::uint64_t used = superblock().bytes_used;
   if (bytes_->size() - used < squashfs::kSealSize) return SealState::absent;
   std::array<std::byte, squashfs::kSealSize> stored{};
@@ -58,7 +59,19 @@ Image::SealState Image::check_seal() const {
   if (as_text(magic) != squashfs::kSealMagic) return SealState::absent;
 
   SealSum sum;
-  sum.add(*bytes_, squashfs::kSuperblockSize, used);
+  std::atomic<std::uint64_t> done = squashfs::kSuperblockSize;
+  const std::uint64_t pieces = (used - done + kPiece - 1) / kPiece;
+  // One worker, which gets the pieces in order: the sum has no parts, but reading takes its time.
+  run_parallel(
+      1, pieces,
+      [&]() -> Job {
+        return [&](std::uint64_t) {
+          const std::uint64_t end = std::min(used, done + kPiece);
+          sum.add(*bytes_, done, end);
+          done = end;
+        };
+      },
+      monitor, [&] { return Progress{.stage = "check", .done_bytes = done, .total_bytes = used}; });
   sum.add(*bytes_, 0, squashfs::kSuperblockSize);
   const squashfs::SealDigest digest = sum.digest();
   const bool same = std::ranges::equal(digest, ByteView(stored).subspan(magic.size()));

@@ -148,7 +148,7 @@ VerifyResult verify_image(const Image& image, unsigned jobs, Monitor& monitor) {
     return Progress{.stage = "verify", .done_bytes = done, .total_bytes = stored_bytes};
   });
   result.bytes = produced_bytes;
-  result.seal = image.check_seal();
+  result.seal = image.check_seal(monitor);
   return result;
 }
 

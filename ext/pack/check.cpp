@@ -146,7 +146,7 @@ void check_content(const Image& image, const Plan& plan, const StoredBlocks& sto
 
 void check_packed(const Image& image, const Tree& tree, const Plan& plan,
                   const StoredBlocks& stored, unsigned jobs, Monitor& monitor) {
-  if (image.check_seal() != Image::SealState::intact) mismatch("the seal");
+  if (image.check_seal(monitor) != Image::SealState::intact) mismatch("the seal");
   check_names(image, tree, plan);
   check_content(image, plan, stored, jobs, monitor);
 }

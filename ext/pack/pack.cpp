@@ -224,7 +224,7 @@ PackResult repack_image(const Image& image, const Tree& tree, const std::string&
   Stopwatch stopwatch(result);
   OutputFile output(target);
 
-  if (image.check_seal() == Image::SealState::broken) {
+  if (image.check_seal(monitor) == Image::SealState::broken) {
     throw Error(ErrorKind::corrupt, "the seal does not match: it was changed after it was made",
                 "pack it again, or fetch it again");
   }

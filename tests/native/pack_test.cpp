@@ -85,7 +85,7 @@ TEST_F(PackTest, EveryCodecReadsBackThroughTheReader) {
     EXPECT_GT(result.blocks.hole_blocks, 10U);
     const auto image = Image::open(open_image_file(target()));
     EXPECT_TRUE(compare_trees(tree, image->tree(), {}, monitor_).empty()) << codec_name(id);
-    EXPECT_EQ(image->check_seal(), Image::SealState::intact);
+    EXPECT_EQ(image->check_seal(monitor_), Image::SealState::intact);
   }
 }
 
