@@ -127,6 +127,7 @@ class _Boot:
     pages: dict[bytes, set[int]]
     listed: dict[bytes, tuple[int, int]]  # path → the first and last event of its listing
     late: frozenset[bytes] = frozenset()  # whose place in this boot says nothing
+    of_disk: bool = False  # made of reads of the disk: a fragment's files come in its order
 
     def order(self) -> list[bytes]:
         """Return the paths in the order of their first reads, or looks where nothing was read."""
@@ -261,7 +262,8 @@ def _find_warnings(
 def _read_trace(
     trace: Trace, image_map: ImageMap | None, noise: list[Noise], guessed: set[bytes]
 ) -> _Boot:
-    if all(event.kind == "read" for event in trace.events):
+    of_disk = all(event.kind == "read" for event in trace.events)
+    if of_disk:
         if image_map is None:
             raise UsageError(
                 f"the trace of {trace.image} ({trace.created}) is the disk's: it needs its image",
@@ -271,7 +273,7 @@ def _read_trace(
         noise += streams
         trace = convert_reads(trace, image_map)
         guessed |= _find_guessed(trace, image_map)
-    boot = _Boot(trace, {}, {}, {}, {})
+    boot = _Boot(trace, {}, {}, {}, {}, of_disk=of_disk)
     for number, event in enumerate(trace.events):
         if event.kind == "read":
             continue
@@ -437,7 +439,7 @@ def _filter_disk_order(boot: _Boot, image_map: ImageMap) -> list[Noise]:
 
     They stay in the list, since a read-ahead list names what a boot needs, but behind all others.
     """
-    if boot.trace.image_bytes != image_map.bytes_used:
+    if boot.of_disk or boot.trace.image_bytes != image_map.bytes_used:
         return []
     files: list[tuple[int, int, bytes]] = []
     for path in sorted(boot.reads, key=boot.reads.__getitem__):

@@ -197,3 +197,16 @@ def test_a_stream_of_the_disk_is_left_out(image: Image) -> None:
     sort_list, _ = learn_order([disk], image=image)
     hot = {entry.path for entry in sort_list.hot if entry.pages}
     assert hot == {b"usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so"}
+
+
+def test_fragments_that_the_disk_read_are_no_read_ahead_list(image: Image) -> None:
+    # Seven fragments, the way apart: hundreds of files each, listed as they lie in them.
+    size = int(str(image.info()["bytes_used"]))
+    fragments = [(at, length) for at, length, _ in image.native.fragments()]
+    reads = [Event(n, "read", -1, *where) for n, where in enumerate(fragments[::3])]
+    disk = replace(read_boot(LOOP), source="host", paths=(), events=tuple(reads), image_bytes=size)
+    sort_list, report = learn_order([disk], image=image)
+    assert report.noise == ()
+    assert report.fragments_guessed > 300
+    assert len(sort_list.hot) > report.fragments_guessed
+    assert any("sharing a fragment" in warning for warning in report.warnings)
