@@ -122,8 +122,11 @@ def print_measurements(measured: Sequence[Measurement]) -> None:
 
     def spread(row: Measurement, name: str, unit: float, digits: int) -> str:
         values = row.spread(lambda boot: float(getattr(boot, name)))
-        low, high = values.minimum / unit, values.maximum / unit
-        return f"{values.median / unit:,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"
+        median, low, high = (
+            f"{value / unit:,.{digits}f}"
+            for value in (values.median, values.minimum, values.maximum)
+        )
+        return median if len(row.boots) == 1 else f"{median} ({low}–{high})"
 
     _print_table(
         ("image", "mounted", "seconds", "CPU seconds", "MB read", "reads", "jumps", "seek GB"),

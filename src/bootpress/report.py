@@ -123,7 +123,7 @@ def format_progress(
     if total_bytes:
         parts.append(f"{min(done_bytes / total_bytes, 1):.0%}")
     if done_files or total_files:
-        what = "boots" if stage == "boot" else "files"
+        what = "done" if stage == "boot" else "files"
         parts.append(f"{_of(f'{done_files:,}', total_files and f'{total_files:,}')} {what}")
     if stage == "boot":
         # Nothing tells how far a boot is; that the clock goes on shows that it lives.
@@ -215,6 +215,14 @@ def print_pack_report(report: PackReport) -> None:
         ),
         ("metadata", f"{format_bytes(report.metadata_bytes)} for {report.inodes:,} inodes"),
     ]
+    if report.copied_bytes:
+        rows.append(
+            (
+                "copied",
+                f"{format_bytes(report.copied_bytes)} as stored, "
+                f"{report.copied_fragments:,} of the fragments among them",
+            )
+        )
     if report.sort_list is not None:
         rows.append(
             ("hot region", f"{count(report.hot_files, 'file')}, {format_bytes(report.hot_bytes)}")
