@@ -20,8 +20,10 @@ void store_unit(std::vector<std::byte>& out, ByteView bytes, bool raw) {
 
 }  // namespace
 
-MetadataTable::MetadataTable(Compressor* compressor, std::uint64_t raw_bytes)
-    : compressor_(compressor), raw_units_((raw_bytes + kMetadataUnit - 1) / kMetadataUnit) {
+MetadataTable::MetadataTable(Compressor* compressor, RawParts raw)
+    : compressor_(compressor),
+      raw_units_((raw.head + kMetadataUnit - 1) / kMetadataUnit),
+      first_raw_tail_(raw.tail / kMetadataUnit) {
   starts_.push_back(raw_units_ * kRawUnit);
   scratch_.resize(kMetadataUnit);
 }
@@ -46,13 +48,19 @@ void MetadataTable::patch(std::uint64_t offset, ByteView bytes) {
 
 std::uint64_t MetadataTable::reference(std::uint64_t offset) const {
   const std::uint64_t unit = offset / kMetadataUnit;
-  const std::uint64_t start = unit < raw_units_ ? unit * kRawUnit : starts_[unit - raw_units_];
+  std::uint64_t start = unit * kRawUnit;
+  if (unit >= raw_units_) {
+    // Units behind the open one are not there yet, but they will be raw.
+    const std::uint64_t known = std::min<std::uint64_t>(unit - raw_units_, starts_.size() - 1);
+    start = starts_[known] + (unit - raw_units_ - known) * kRawUnit;
+  }
   return start << 16 | offset % kMetadataUnit;
 }
 
 void MetadataTable::close_unit() {
+  const bool raw = compressor_ == nullptr || raw_units_ + starts_.size() - 1 >= first_raw_tail_;
   const std::size_t packed =
-      compressor_ != nullptr ? compressor_->compress(open_, {scratch_.data(), open_.size()}) : 0;
+      raw ? 0 : compressor_->compress(open_, {scratch_.data(), open_.size()});
   store_unit(stored_, packed > 0 ? ByteView(scratch_).first(packed) : ByteView(open_), packed == 0);
   open_.clear();
   starts_.push_back(raw_units_ * kRawUnit + stored_.size());

@@ -5,12 +5,13 @@
 //   unit: u16 header (low 15 bits: stored bytes; top bit: stored raw), then the bytes
 //
 // A reference names a unit by its offset in the table, which is known only once all units before
-// it are compressed. Tables whose first part must be filled in last (hot directories, which refer
-// to everything) begin with raw units: their size is fixed, so references past them do not depend
-// on what they will hold.
+// it are compressed. Raw units have a fixed size, so references past them do not depend on what
+// they will hold. A table may begin with such units (hot listings, which refer to everything and
+// are filled in last) or end with them (hot inodes, which those listings refer to beforehand).
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -19,17 +20,23 @@
 
 namespace bootpress {
 
+// Which bytes of the stream lie in units that are stored raw, whatever they hold.
+struct RawParts {
+  static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t head = 0;      // the first so many bytes
+  std::uint64_t tail = kNone;  // all from this byte on
+};
+
 class MetadataTable {
  public:
-  // `compressor` may be null: everything raw. Units that hold any of the first `raw_bytes` bytes
-  // of the stream are stored raw, whatever they hold.
-  explicit MetadataTable(Compressor* compressor, std::uint64_t raw_bytes = 0);
+  // `compressor` may be null: everything raw.
+  explicit MetadataTable(Compressor* compressor, RawParts raw = {});
 
   [[nodiscard]] std::uint64_t size() const { return size_; }  // bytes of the stream so far
   void append(ByteView bytes);
-  // Overwrites bytes of the raw part. REQUIRES: offset + bytes.size() <= raw_bytes and <= size().
+  // Overwrites bytes of the raw head. REQUIRES: offset + bytes.size() <= raw.head and <= size().
   void patch(std::uint64_t offset, ByteView bytes);
-  // REQUIRES: offset <= size().
+  // REQUIRES: offset <= size(); or size() >= raw.tail, that is, only raw units are to come.
   [[nodiscard]] std::uint64_t reference(std::uint64_t offset) const;
   // The table as stored; `starts` gets each unit's offset in it. Ends the table.
   [[nodiscard]] std::vector<std::byte> finish(std::vector<std::uint64_t>* starts = nullptr);
@@ -39,9 +46,10 @@ class MetadataTable {
   void close_unit();
 
   Compressor* compressor_;
-  std::uint64_t raw_units_;
+  std::uint64_t raw_units_;       // at the beginning
+  std::uint64_t first_raw_tail_;  // the unit from which on all are raw
   std::uint64_t size_ = 0;
-  std::vector<std::byte> raw_;         // the stream's raw part
+  std::vector<std::byte> raw_;         // the stream's raw head
   std::vector<std::byte> open_;        // the unit being filled
   std::vector<std::byte> stored_;      // closed units behind the raw ones
   std::vector<std::uint64_t> starts_;  // of those units and the open one, in the table

@@ -113,9 +113,11 @@ class TableLayout {
     return index_bytes_[id] > 0 || tree_[id].xattrs != 0 ||
            listing_sizes_[id] + kListingExtra > kBasicListingLimit;
   }
-  // Bytes of the streams that hold the hot inodes and the hot directories' listings.
-  [[nodiscard]] std::uint64_t hot_inode_bytes() const { return hot_inode_bytes_; }
-  [[nodiscard]] std::uint64_t hot_listing_bytes() const { return hot_listing_bytes_; }
+  // Hot listings are filled in last, and refer to hot inodes before these are written.
+  [[nodiscard]] RawParts raw_inodes() const {
+    return order_.hot().empty() ? RawParts{} : RawParts{.tail = inode_offsets_[order_.hot()[0]]};
+  }
+  [[nodiscard]] RawParts raw_listings() const { return {.head = hot_listing_bytes_}; }
 
   [[nodiscard]] std::vector<HeaderRun> header_runs(InodeId directory) const {
     std::vector<HeaderRun> runs;
@@ -245,26 +247,26 @@ class TableLayout {
 
   void place_inodes() {
     std::uint64_t at = 0;
-    for (std::size_t i = 0; i < order_.inodes.size(); ++i) {
-      if (i == order_.hot_count) hot_inode_bytes_ = at;
-      const InodeId id = order_.inodes[i];
+    for (const InodeId id : order_.inodes) {
       inode_offsets_[id] = at;
       at += inode_size(id);
     }
-    if (order_.hot_count == order_.inodes.size()) hot_inode_bytes_ = at;
   }
 
   void place_listings() {
-    std::uint64_t at = 0;
-    for (std::size_t i = 0; i < order_.inodes.size(); ++i) {
-      if (i == order_.hot_count) hot_listing_bytes_ = at;
-      const InodeId id = order_.inodes[i];
+    hot_listing_bytes_ = place_listings_of(order_.hot(), 0);
+    place_listings_of(order_.cold(), hot_listing_bytes_);
+  }
+
+  // Returns the end of the last.
+  std::uint64_t place_listings_of(std::span<const InodeId> inodes, std::uint64_t at) {
+    for (const InodeId id : inodes) {
       if (tree_[id].type != FileType::directory) continue;
       listing_offsets_[id] = at;
       listing_sizes_[id] = listing_bytes(id);
       at += listing_sizes_[id];
     }
-    if (order_.hot_count == order_.inodes.size()) hot_listing_bytes_ = at;
+    return at;
   }
 
   [[nodiscard]] std::uint64_t listing_bytes(InodeId id) const {
@@ -281,7 +283,6 @@ class TableLayout {
   std::vector<std::uint64_t> listing_sizes_;
   std::vector<std::uint32_t> index_bytes_;
   std::vector<bool> no_index_;
-  std::uint64_t hot_inode_bytes_ = 0;
   std::uint64_t hot_listing_bytes_ = 0;
 };
 
@@ -296,8 +297,8 @@ class Writer {
         sink_(sink),
         layout_(tree, plan, order),
         compressor_(make_metadata_compressor(options)),
-        inodes_(compressor_.get(), layout_.hot_inode_bytes()),
-        listings_(compressor_.get(), layout_.hot_listing_bytes()) {}
+        inodes_(compressor_.get(), layout_.raw_inodes()),
+        listings_(compressor_.get(), layout_.raw_listings()) {}
 
   squashfs::Superblock run() {
     write_inodes_and_listings();
@@ -341,25 +342,19 @@ class Writer {
     return static_cast<std::uint16_t>(bits);
   }
 
-  // The hot part's place is kept with zeros and filled at the end, when everything it refers to
-  // has its place.
+  // Cold directories refer to what is before them; hot ones to everything, so their listings'
+  // place is kept with zeros until everything has its own.
   void write_inodes_and_listings() {
-    inodes_.append(std::vector<std::byte>(layout_.hot_inode_bytes()));
-    listings_.append(std::vector<std::byte>(layout_.hot_listing_bytes()));
-    for (std::size_t i = order_.hot_count; i < order_.inodes.size(); ++i) {
-      const InodeId id = order_.inodes[i];
+    listings_.append(std::vector<std::byte>(layout_.raw_listings().head));
+    for (const InodeId id : order_.cold()) {
       if (tree_[id].type == FileType::directory) listings_.append(listing(id));
       inodes_.append(inode(id));
     }
-    for (std::size_t i = 0; i < order_.hot_count; ++i) {
-      const InodeId id = order_.inodes[i];
+    for (const InodeId id : order_.hot()) {
       if (tree_[id].type == FileType::directory) {
         listings_.patch(layout_.listing_offset(id), listing(id));
       }
-    }
-    for (std::size_t i = 0; i < order_.hot_count; ++i) {
-      const InodeId id = order_.inodes[i];
-      inodes_.patch(layout_.inode_offset(id), inode(id));
+      inodes_.append(inode(id));
     }
   }
 
@@ -580,24 +575,40 @@ class Writer {
   IdTable ids_;
 };
 
+// Whether a directory names a hot inode that has other names as well. (Its only name is in a
+// directory that leads to it.)
+bool names_hot_inode(const Tree& tree, InodeId directory, const std::vector<bool>& hot) {
+  return tree[directory].type == FileType::directory && !hot[directory] &&
+         std::ranges::any_of(tree.entries(directory), [&](const Entry& entry) {
+           return tree[entry.inode].links > 1 && hot[entry.inode] &&
+                  tree[entry.inode].type != FileType::directory;
+         });
+}
+
 }  // namespace
 
 InodeOrder order_inodes(const Tree& tree, const Order& order) {
-  InodeOrder result;
-  result.inodes.reserve(tree.size());
-  result.numbers.assign(tree.size(), 0);
-  const auto take = [&](InodeId id) {
-    if (result.numbers[id] != 0) return;
-    result.inodes.push_back(id);
-    result.numbers[id] = static_cast<std::uint32_t>(result.inodes.size());
+  std::vector<bool> taken(tree.size(), false);
+  std::vector<InodeId> hot;
+  const auto take_into = [&](std::vector<InodeId>& list, InodeId id) {
+    if (taken[id]) return;
+    taken[id] = true;
+    list.push_back(id);
   };
   std::vector<InodeId> chain;
-  for (const InodeId id : order.hot) {
-    for (InodeId at = id; at != kNoInode; at = tree[at].parent) chain.push_back(at);
-    for (; !chain.empty(); chain.pop_back()) take(chain.back());
+  const auto take_with_ancestors = [&](InodeId id) {
+    for (InodeId at = id; at != kNoInode && !taken[at]; at = tree[at].parent) chain.push_back(at);
+    for (; !chain.empty(); chain.pop_back()) take_into(hot, chain.back());
+  };
+  for (const InodeId id : order.hot) take_with_ancestors(id);
+  if (!hot.empty()) {
+    for (InodeId id = 0; id < tree.size(); ++id) {
+      if (names_hot_inode(tree, id, taken)) take_with_ancestors(id);
+    }
   }
-  result.hot_count = result.inodes.size();
 
+  InodeOrder result;
+  result.inodes.reserve(tree.size());
   // Depth first without recursion: subdirectories, then a directory's own files together, then
   // the directory itself.
   struct Level {
@@ -618,11 +629,15 @@ InodeOrder order_inodes(const Tree& tree, const Order& order) {
       continue;
     }
     for (const Entry& entry : entries) {
-      if (tree[entry.inode].type != FileType::directory) take(entry.inode);
+      if (tree[entry.inode].type != FileType::directory) take_into(result.inodes, entry.inode);
     }
-    take(level.directory);
+    take_into(result.inodes, level.directory);
     levels.pop_back();
   }
+  result.cold_count = result.inodes.size();
+  result.inodes.insert(result.inodes.end(), hot.begin(), hot.end());
+  result.numbers.assign(tree.size(), 0);
+  for (std::uint32_t number = 0; const InodeId id : result.inodes) result.numbers[id] = ++number;
   return result;
 }
 

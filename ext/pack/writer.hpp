@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "codec/codec.hpp"
@@ -16,13 +17,24 @@ namespace bootpress {
 
 // The order of the inode table, and what follows from it.
 //
-// The hot part comes first: what the sort list names, each preceded by the directories that lead
-// to it, as a boot looks them up. The rest follows with every directory behind what is in it, so
-// that its listing, which refers to those inodes, can be written in one go.
+// Cold inodes come first, every directory behind what is in it, so that its listing, which refers
+// to those inodes, can be written in one go. The hot ones follow at the table's end: what the sort
+// list names, each preceded by the directories that lead to it, as a boot looks them up. The
+// directory table, right behind, begins with the listings of those directories: so what a boot
+// reads of both lies together.
+//
+// A directory that names a hot inode is hot, by whatever name the list has it.
 struct InodeOrder {
   std::vector<InodeId> inodes;         // all of the tree's, in table order
-  std::size_t hot_count = 0;           // how many of them are hot
+  std::size_t cold_count = 0;          // how many of them, at the beginning, are cold
   std::vector<std::uint32_t> numbers;  // per inode: 1..count, by place in the table
+
+  [[nodiscard]] std::span<const InodeId> cold() const {
+    return std::span(inodes).first(cold_count);
+  }
+  [[nodiscard]] std::span<const InodeId> hot() const {
+    return std::span(inodes).subspan(cold_count);
+  }
 };
 [[nodiscard]] InodeOrder order_inodes(const Tree& tree, const Order& order);
 

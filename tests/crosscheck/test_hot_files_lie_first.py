@@ -105,13 +105,19 @@ def test_the_hot_region_holds_all_hot_data_and_nothing_else(
     assert report.hot_files == len(hot_layouts)
 
 
-def test_inodes_of_hot_files_come_first(
+def test_inodes_of_hot_files_end_the_inode_table_beside_the_hot_listings(
     packed: tuple[Image, bootpress.PackReport], hot: list[str]
 ) -> None:
     hot_layouts, cold_layouts = split(packed[0], hot)
     references = [layout.reference for layout in hot_layouts]
     assert references == sorted(references)
-    assert max(references) < min(layout.reference for layout in cold_layouts)
+    assert min(references) > max(layout.reference for layout in cold_layouts)
+    image = packed[0]
+    ends = image.layout(hot[-1]).inode_extent
+    assert ends.offset + ends.length == image.info()["directory_table"]
+    listing = image.layout("").listing_extent
+    assert listing is not None
+    assert listing.offset == image.info()["directory_table"]
 
 
 def test_what_is_listed_last_lies_last(packed: tuple[Image, bootpress.PackReport]) -> None:
@@ -192,7 +198,7 @@ def test_metadata_only_makes_inodes_hot_and_leaves_the_data_where_it_was(
         )
     references = [one.layout(name).reference for name in hot]
     assert references == sorted(references)
-    assert max(references) < min(e.layout.reference for e in one.walk() if is_cold(e, hot))
+    assert min(references) > max(e.layout.reference for e in one.walk() if is_cold(e, hot))
 
 
 def is_cold(entry: Entry, hot: list[str]) -> bool:
@@ -213,7 +219,7 @@ def test_data_that_a_hot_file_shares_is_hot_for_an_entry_of_metadata_only_too(
     assert (copy.blocks, copy.fragment, copy.tail) == (hot.blocks, hot.fragment, hot.tail)
     assert hot.blocks[0].offset < cold.blocks[0].offset
     assert hot.fragment != cold.fragment
-    assert copy.reference < hot.reference < cold.reference
+    assert cold.reference < copy.reference < hot.reference
 
 
 def test_listings_of_hot_directories_lie_side_by_side_in_first_look_up_order(

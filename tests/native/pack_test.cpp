@@ -288,7 +288,7 @@ TEST(Plan, MetadataOnlyMakesInodesHotAndLeavesTheDataToTheColdOrLastRegion) {
   EXPECT_EQ(std::ranges::count(order.cold_tails, metadata), 1);
   EXPECT_EQ(std::ranges::count(order.cold, behind), 0);
   const InodeOrder inodes = order_inodes(tree, order);
-  for (const InodeId id : order.hot) EXPECT_LE(inodes.numbers[id], inodes.hot_count);
+  for (const InodeId id : order.hot) EXPECT_GT(inodes.numbers[id], inodes.cold_count);
 }
 
 TEST(Plan, LastFilesLieBehindEverythingElse) {
@@ -302,27 +302,56 @@ TEST(Plan, LastFilesLieBehindEverythingElse) {
   EXPECT_EQ(pieces[0].file, last);
 }
 
-TEST(InodeOrder, HotInodesFollowTheirDirectoriesAndColdDirectoriesFollowTheirContent) {
+TEST(InodeOrder, HotInodesEndTheTableBehindTheirDirectoriesAndColdDirectoriesFollowTheirContent) {
   MemoryTree made = varied_tree();
   const Tree tree = made.finish();
   const InodeId hot = *tree.find("d2/f9");
   const InodeOrder order = order_inodes(tree, complete_order(tree, {hot}));
-  ASSERT_EQ(order.hot_count, 3U);
-  EXPECT_EQ(order.inodes[0], 0U);
-  EXPECT_EQ(order.inodes[1], *tree.find("d2"));
-  EXPECT_EQ(order.inodes[2], hot);
+  EXPECT_EQ(std::vector(order.hot().begin(), order.hot().end()),
+            (std::vector{InodeId{0}, *tree.find("d2"), hot}));
   EXPECT_EQ(order.inodes.size(), tree.size());
-  for (InodeId id = 0; id < tree.size(); ++id) {
-    if (tree[id].type != FileType::directory || order.numbers[id] <= order.hot_count) continue;
+  for (const InodeId id : order.cold()) {
+    if (tree[id].type != FileType::directory) continue;
     for (const Entry& entry : tree.entries(id)) {
       EXPECT_LT(order.numbers[entry.inode], order.numbers[id]);
     }
   }
 }
 
+TEST(InodeOrder, ADirectoryThatNamesAHotInodeIsHot) {
+  MemoryTree made;
+  const InodeId hot = made.file("first/linked", "content");
+  made.link("other/again", hot);
+  const InodeId cold = made.directory("cold");
+  const Tree tree = made.finish();
+  const InodeOrder order = order_inodes(tree, complete_order(tree, {hot}));
+  EXPECT_EQ(std::vector(order.hot().begin(), order.hot().end()),
+            (std::vector{InodeId{0}, *tree.find("first"), hot, *tree.find("other")}));
+  EXPECT_EQ(std::vector(order.cold().begin(), order.cold().end()), std::vector{cold});
+}
+
+TEST(MetadataTable, ReferencesIntoARawTailAreKnownBeforeItIsWritten) {
+  const auto compressor = make_compressor({.id = CodecId::zstd, .level = 3, .block_size = 8192});
+  MetadataTable table(compressor.get(), {.tail = 20000});
+  table.append(std::vector<std::byte>(20000, std::byte{1}));
+  const std::uint64_t within = table.reference(20000);
+  const std::uint64_t behind = table.reference(30000);
+  table.append(std::vector<std::byte>(20000, std::byte{2}));
+  EXPECT_EQ(table.reference(20000), within);
+  EXPECT_EQ(table.reference(30000), behind);
+  std::vector<std::uint64_t> starts;
+  const std::vector<std::byte> stored = table.finish(&starts);
+  ASSERT_EQ(starts.size(), 5U);
+  EXPECT_LT(starts[1], 100U);  // what is before it is compressed
+  EXPECT_EQ(within, starts[2] << 16 | 20000 % 8192);
+  EXPECT_EQ(behind, starts[3] << 16 | 30000 % 8192);
+  EXPECT_EQ(starts[3] - starts[2], 8194U);
+  EXPECT_EQ(stored.size(), starts[4] + 2 + 40000 % 8192);
+}
+
 TEST(MetadataTable, ReferencesPastARawPartDoNotDependOnWhatItWillHold) {
   const auto compressor = make_compressor({.id = CodecId::zstd, .level = 3, .block_size = 8192});
-  MetadataTable table(compressor.get(), 10000);
+  MetadataTable table(compressor.get(), {.head = 10000});
   table.append(std::vector<std::byte>(10000));
   table.append(std::vector<std::byte>(20000, std::byte{1}));
   const std::uint64_t behind = table.reference(16384);
