@@ -16,6 +16,7 @@ import pytest
 
 import bootpress as api
 from bootpress import errors
+from bootpress.trace import Event, Trace, write_trace
 
 Bootpress = Callable[..., subprocess.CompletedProcess[bytes]]
 
@@ -26,7 +27,26 @@ SORT_LISTS = {
     "newer.list": "#! bootpress sort list 9\n",
     "flags.list": "5 [shiny] a\n",
     "priority.list": "a 40000\n",
+    "one.list": "a\n",
+    "bad.toml": "bandwidth = 1\n",
 }
+TRACE = Trace(
+    source="guest",
+    tool="by hand",
+    created="2026-01-01T00:00:00+00:00",
+    kernel="6.1",
+    image="other.squashfs",
+    image_bytes=4096,
+    image_digest="sha256:0",
+    block_size=131072,
+    attach="loop",
+    medium="none",
+    until="multi-user.target",
+    boot_seconds=1.0,
+    machine="none",
+    paths=(b"usr/bin/elsewhere",),
+    events=(Event(0, "inode", 0, 0, 32), Event(1, "pages", 0, 0, 1)),
+)
 
 # name: (arguments, status, the line holds, there is a hint)
 REFUSED: dict[str, tuple[str, int, str, bool]] = {
@@ -79,6 +99,32 @@ REFUSED: dict[str, tuple[str, int, str, bool]] = {
     "newer-list": ("pack tree out --sort-list newer.list", 10, "newer.list", True),
     "unknown-flag": ("pack tree out --sort-list flags.list", 10, "'shiny'", True),
     "priority-range": ("pack tree out --sort-list priority.list", 10, "40000", False),
+    "trace-no-target": ("trace image", 2, "-o", True),
+    "trace-source-unknown": ("trace image -o t --source tape", 2, "'tape'", True),
+    "trace-guest-of-text": ("trace text -o t", 3, "no SquashFS image", True),
+    "trace-missing": ("trace nowhere -o t", 3, "nowhere: No such file", False),
+    "trace-no-kernel": ("trace image -o t", 12, "kernel", True),
+    "trace-initrd-alone": ("trace image -o t --initrd text", 2, "kernel", True),
+    "trace-kernel-text": ("trace image -o t --kernel text", 3, "no kernel", True),
+    "trace-target-nowhere": ("trace image -o nowhere/t", 6, "nowhere", True),
+    "medium-unknown": ("measure image --medium tape", 2, "'tape'", True),
+    "medium-missing": ("measure image --medium ./tape.toml", 3, "tape.toml", False),
+    "medium-text": ("measure image --medium ./bad.toml", 2, "bad.toml", False),
+    "measure-nothing": ("measure image --runs 0", 2, "one run", False),
+    "measure-json-nowhere": ("measure image --json nowhere/t", 6, "nowhere", True),
+    "order-no-trace": ("order text -o list", 11, "text", True),
+    "order-missing": ("order nowhere -o list", 3, "nowhere", False),
+    "order-of-an-image": ("order image -o list", 11, "image", True),
+    "order-too-many-boots": ("order boot.trace -o list --min-boots 2", 2, "at least 2", True),
+    "order-cut-short": ("order cut.trace -o list", 11, "cut.trace", True),
+    "order-target": ("order boot.trace -o tree", 6, "is a directory", True),
+    "simulate-no-trace": ("simulate image image", 11, "no trace", True),
+    "simulate-another-tree": ("simulate boot.trace image", 11, "none of the paths", True),
+    "repack-no-list": ("repack image out", 2, "--sort-list", True),
+    "repack-directory": ("repack tree out --sort-list one.list", 3, "tree", False),
+    "repack-text": ("repack text out --sort-list one.list", 7, "text", False),
+    "repack-stale": ("repack image out --sort-list stale.list", 9, "2 entries", True),
+    "repack-level": ("repack image out --sort-list one.list --level 99", 2, "no level 99", True),
     "list-directory": ("pack tree out --sort-list tree", 10, "is a directory", False),
 }
 
@@ -93,6 +139,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "foreign").write_bytes(b"\x1f\x8b\x08\0" + bytes(40))
     for name, content in SORT_LISTS.items():
         (top / name).write_text(content)
+    write_trace(TRACE, top / "boot.trace")
+    (top / "cut.trace").write_bytes((top / "boot.trace").read_bytes()[:-20])
     api.pack(top / "tree", top / "image")
     return top
 
