@@ -315,8 +315,7 @@ py::dict pack_row(const Tree& tree, const PackResult& result) {
 
 py::dict pack(const Tree& tree, const std::string& target, const std::string& codec, int level,
               std::uint32_t block_size, const std::string& bcj,
-              const std::vector<std::uint64_t>& hot,
-              const std::vector<std::uint64_t>& metadata_only,
+              const std::vector<std::uint64_t>& hot, const std::vector<std::uint64_t>& hot_data,
               const std::vector<std::uint64_t>& last, const std::string& cold_order, bool fragments,
               bool dedupe, std::optional<std::uint32_t> mkfs_time, unsigned jobs,
               std::uint64_t memory, bool verify, const PyMonitorCall& monitor) {
@@ -326,7 +325,7 @@ py::dict pack(const Tree& tree, const std::string& target, const std::string& co
                 .block_size = block_size,
                 .bcj = bcj_from_name(bcj)},
       .hot = checked_inodes(tree, hot),
-      .metadata_only = checked_inodes(tree, metadata_only),
+      .hot_data = checked_inodes(tree, hot_data),
       .last = checked_inodes(tree, last),
       .cold_order = cold_order_from_name(cold_order),
       .fragments = fragments,
@@ -342,14 +341,13 @@ py::dict pack(const Tree& tree, const std::string& target, const std::string& co
 }
 
 py::dict repack(const PyImage& self, const std::string& target, int level, const std::string& bcj,
-                const std::vector<std::uint64_t>& hot,
-                const std::vector<std::uint64_t>& metadata_only,
+                const std::vector<std::uint64_t>& hot, const std::vector<std::uint64_t>& hot_data,
                 const std::vector<std::uint64_t>& last, unsigned jobs, std::uint64_t memory,
                 bool verify, const PyMonitorCall& monitor) {
   const Tree& tree = *self.tree;
   RepackOptions options{.codec = recorded_options(*self.image),
                         .hot = checked_inodes(tree, hot),
-                        .metadata_only = checked_inodes(tree, metadata_only),
+                        .hot_data = checked_inodes(tree, hot_data),
                         .last = checked_inodes(tree, last),
                         .jobs = std::max(jobs, 1U),
                         .memory = memory,
@@ -506,11 +504,11 @@ PYBIND11_MODULE(_core, m) {
       py::arg("tree"), py::arg("selection"));
   m.def("pack", &pack, py::arg("tree"), py::arg("target"), py::kw_only(), py::arg("codec"),
         py::arg("level"), py::arg("block_size"), py::arg("bcj"), py::arg("hot"),
-        py::arg("metadata_only"), py::arg("last"), py::arg("cold_order"), py::arg("fragments"),
+        py::arg("hot_data"), py::arg("last"), py::arg("cold_order"), py::arg("fragments"),
         py::arg("dedupe"), py::arg("mkfs_time"), py::arg("jobs"), py::arg("memory"),
         py::arg("verify"), py::arg("monitor") = py::none());
   m.def("repack", &repack, py::arg("image"), py::arg("target"), py::kw_only(), py::arg("level"),
-        py::arg("bcj"), py::arg("hot"), py::arg("metadata_only"), py::arg("last"), py::arg("jobs"),
+        py::arg("bcj"), py::arg("hot"), py::arg("hot_data"), py::arg("last"), py::arg("jobs"),
         py::arg("memory"), py::arg("verify"), py::arg("monitor") = py::none());
   m.def("unpack", &unpack_image, py::arg("image"), py::arg("directory"), py::kw_only(),
         py::arg("jobs"), py::arg("owners"), py::arg("xattrs"), py::arg("monitor") = py::none());

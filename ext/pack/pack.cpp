@@ -180,7 +180,7 @@ PackResult pack_image(const Tree& tree, const std::string& target, const PackOpt
 
   const Order order = order_files(tree, original,
                                   {.hot = options.hot,
-                                   .metadata_only = options.metadata_only,
+                                   .hot_data = options.hot_data,
                                    .last = options.last,
                                    .cold_order = options.cold_order,
                                    .block_size = options.codec.block_size,
@@ -234,7 +234,7 @@ PackResult repack_image(const Image& image, const Tree& tree, const std::string&
 
   const Order order = order_files(tree, original,
                                   {.hot = options.hot,
-                                   .metadata_only = options.metadata_only,
+                                   .hot_data = options.hot_data,
                                    .last = options.last,
                                    .cold_order = ColdOrder::path,
                                    .block_size = options.codec.block_size,

@@ -22,9 +22,8 @@ namespace bootpress {
 
 struct PackOptions {
   CodecOptions codec;
-  std::vector<InodeId> hot;  // in first-read order, any type
-  std::vector<InodeId>
-      metadata_only;          // of `hot`: their inodes and listings are hot, not their data
+  std::vector<InodeId> hot;  // any type; these two as in OrderOptions
+  std::vector<InodeId> hot_data;
   std::vector<InodeId> last;  // behind everything else
   ColdOrder cold_order = ColdOrder::similarity;
   bool fragments = true;
@@ -58,7 +57,7 @@ PackResult pack_image(const Tree& tree, const std::string& target, const PackOpt
 struct RepackOptions {
   CodecOptions codec;        // of what is made anew; see keeps_blocks()
   std::vector<InodeId> hot;  // these three as in PackOptions
-  std::vector<InodeId> metadata_only;
+  std::vector<InodeId> hot_data;
   std::vector<InodeId> last;
   unsigned jobs = 1;
   std::uint64_t memory = 0;

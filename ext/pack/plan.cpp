@@ -147,9 +147,7 @@ Order order_files(const Tree& tree, std::span<const InodeId> original, const Ord
   std::vector<bool> listed(tree.size(), false);
   order.hot = without_repeats(options.hot, listed);
   std::vector<bool> taken(tree.size(), false);
-  for (const InodeId id : options.metadata_only) taken[id] = true;
-  order.hot_data = without_repeats(order.hot, taken);
-  for (const InodeId id : options.metadata_only) taken[id] = false;
+  order.hot_data = without_repeats(options.hot_data, taken);
   order.last = without_repeats(options.last, taken);
   // A content that a hot file has is not cold, and one that a cold file has is not last.
   std::vector<bool> placed(tree.size(), false);

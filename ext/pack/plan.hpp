@@ -28,16 +28,16 @@ namespace bootpress {
 enum class ColdOrder : std::uint8_t { similarity, path, gathered };
 
 struct Order {
-  std::vector<InodeId> hot;         // any type, in first-read order, no duplicates: their inodes
-  std::vector<InodeId> hot_data;    // those of them whose data is hot as well
+  std::vector<InodeId> hot;         // any type, no duplicates: inodes and listings
+  std::vector<InodeId> hot_data;    // those of them whose data is hot as well, in its own order
   std::vector<InodeId> cold;        // regular files, for data blocks
   std::vector<InodeId> cold_tails;  // the same files or some of them, for fragments
   std::vector<InodeId> last;        // any type
 };
 
 struct OrderOptions {
-  std::vector<InodeId> hot;
-  std::vector<InodeId> metadata_only;  // of `hot`: their data stays where it would be without it
+  std::vector<InodeId> hot;       // in the order of first looks: inodes and listings
+  std::vector<InodeId> hot_data;  // REQUIRES: all in `hot`; in the order of first reads
   std::vector<InodeId> last;
   ColdOrder cold_order = ColdOrder::similarity;
   std::uint32_t block_size = 131072;
@@ -45,8 +45,8 @@ struct OrderOptions {
   unsigned jobs = 1;
 };
 
-// Completes the caller's hot and last lists with the cold rest. `original` as find_duplicates()
-// gives it: a duplicate is ordered with the first of its group that occurs.
+// Completes the caller's lists with the cold rest. `original` as find_duplicates() gives it: a
+// duplicate is ordered with the first of its group that occurs.
 [[nodiscard]] Order order_files(const Tree& tree, std::span<const InodeId> original,
                                 const OrderOptions& options, Monitor& monitor);
 

@@ -135,8 +135,8 @@ def pack(
     level: int,
     block_size: int,
     bcj: str,
-    hot: Sequence[int],  # inode ids in first-read order, any type
-    metadata_only: Sequence[int],  # of those, the ones whose data stays where it would be unlisted
+    hot: Sequence[int],  # inode ids of any type, in the order of their inodes and listings
+    hot_data: Sequence[int],  # those of them whose data goes first, in the order of that
     last: Sequence[int],  # inode ids to place behind everything else, in this order
     cold_order: str,
     fragments: bool,
@@ -154,7 +154,7 @@ def repack(  # REQUIRES: image.keeps_blocks(), of the image's codec and block si
     level: int,  # of what is made anew
     bcj: str,
     hot: Sequence[int],  # these three as for pack, ids of image.tree
-    metadata_only: Sequence[int],
+    hot_data: Sequence[int],
     last: Sequence[int],
     jobs: int,
     memory: int,

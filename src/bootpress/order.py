@@ -18,14 +18,15 @@ class Order:
     """A sort list in a tree's own terms.
 
     Attributes:
-        hot: inode ids that go first, in first-read order, each once.
-        metadata_only: those of ``hot`` whose data stays where it would be without the list.
+        hot: inode ids whose inodes and listings go first, in that order, each once.
+        hot_data: those of ``hot`` whose data goes first as well, in the order of the data. The
+            data of the others stays where it would be without the list.
         last: inode ids that go behind everything else, in their order, each once.
         stale: entries that nothing in the tree matches, in list order.
     """
 
     hot: tuple[int, ...] = ()
-    metadata_only: tuple[int, ...] = ()
+    hot_data: tuple[int, ...] = ()
     last: tuple[int, ...] = ()
     stale: tuple[bytes, ...] = ()
 
@@ -36,7 +37,8 @@ def resolve(tree: Tree, sort_list: SortList, *, allow_stale: bool = False) -> Or
     A file with several names is placed by the first of them that the list has. Where several
     entries match one name, the list's dialect decides: mksquashfs takes the entry nearest to the
     name, gensquashfs the first, and bootpress' own lists the first (a file is first read once).
-    Data is hot where any of a file's entries ahead says so, in the place of the first of them.
+    Its data has a place of its own: all this once more, of the entries that are not
+    ``metadata_only``.
 
     Raises:
         StaleSortListError: entries that nothing in the tree matches, unless ``allow_stale``; a
@@ -44,26 +46,24 @@ def resolve(tree: Tree, sort_list: SortList, *, allow_stale: bool = False) -> Or
     """
     entries = sort_list.entries
     if all(entry.reach is Reach.EXACT for entry in entries):
-        ranked, stale = _match_paths(tree, entries)
+        match = _match_paths
     elif sort_list.style == "mksquashfs":
-        ranked, stale = _match_nearest(tree, entries)
+        match = _match_nearest
     else:
-        ranked, stale = _match_first(tree, entries)
+        match = _match_first
+    of_inodes, stale = match(tree, entries)
     if stale and not allow_stale:
         raise _stale_error(stale)
-    ranked.sort()
-    metadata_only: dict[int, bool] = {}  # of the hot inodes, in first-read order
-    last: dict[int, None] = {}
-    for rank, place, _, inode in ranked:
-        if rank < 0:
-            only = entries[place].metadata_only
-            metadata_only[inode] = metadata_only.get(inode, True) and only
-        elif rank > 0 and metadata_only.get(inode, True):
-            last.setdefault(inode)
+    of_data, _ = match(tree, tuple(entry for entry in entries if not entry.metadata_only))
+    of_inodes.sort()
+    of_data.sort()
+    hot = dict.fromkeys(inode for rank, _, _, inode in of_inodes if rank < 0)
+    hot_data = dict.fromkeys(inode for rank, _, _, inode in of_data if rank < 0)
+    last = dict.fromkeys(inode for rank, _, _, inode in of_data if rank > 0)
     return Order(
-        hot=tuple(metadata_only),
-        metadata_only=tuple(inode for inode, only in metadata_only.items() if only),
-        last=tuple(last),
+        hot=tuple(hot),
+        hot_data=tuple(hot_data),
+        last=tuple(inode for inode in last if inode not in hot_data),
         stale=tuple(stale),
     )
 

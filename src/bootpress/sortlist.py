@@ -8,19 +8,28 @@ r"""Sort lists: which files come first, in three dialects, read and written.
     # image: sha256:…
     # boots: 3
     usr/lib/systemd/systemd<TAB>pages=0-15,20
+    usr/sbin/init<TAB>pages=none
     usr/lib/x86_64-linux-gnu/libc.so.6
     usr/bin/bash<TAB>pages=none
+    usr/sbin/init
     #! last
     usr/share/doc/README
 
 The first line is the mark. ``# key: value`` lines up to the first path tell where the list comes
 from; later lines that start with ``#`` are comments. Then one path per line, relative to the root,
-in first-read order, of any type, behind which a TAB may introduce the 4 KiB pages that a boot
-read; with ``pages=none`` it looked at the metadata only: the inode goes first, and a directory's
-listing, but not the data. Paths below ``#! last`` go behind everything else. A backslash escapes:
-``\\``, ``\t``, ``\n``, ``\xNN``; whatever is not printable UTF-8 is written so, and a ``#`` or a
-space at either end as well. A list *without* the mark is what ``find`` prints: one literal name per
-line (``#`` comments aside), no escapes, since unit names such as ``a\x2db.slice`` hold backslashes.
+of any type, in the order in which a boot needs them, behind which a TAB may introduce the 4 KiB
+pages that it read; with ``pages=none`` it looked at the metadata only: the inode goes first, and a
+directory's listing, but not the data. Paths below ``#! last`` go behind everything else.
+
+A path may stand twice: with ``pages=none`` where it is first looked at and, further on, where it is
+first read. The first line that names it places its inode and listing, the first one without
+``pages=none`` its data; other lines of it mean nothing. (So what stands above ``#! last`` with
+``pages=none`` and below it as well has its inode first and its data last.)
+
+A backslash escapes: ``\\``, ``\t``, ``\n``, ``\xNN``; whatever is not printable UTF-8 is written
+so, and a ``#`` or a space at either end as well. A list *without* the mark is what ``find`` prints:
+one literal name per line (``#`` comments aside), no escapes, since unit names such as
+``a\x2db.slice`` hold backslashes.
 
 **mksquashfs** (``-sort``): ``path priority`` per line, -32768 to 32767, higher first, a backslash
 before white space in a name. A directory's priority holds for everything below it until a more
@@ -74,8 +83,9 @@ class SortEntry:
             behind it. Equal ranks keep the list's order.
         reach: what the path stands for.
         pages: the pages that a boot read, ascending, empty where nothing is known.
-        metadata_only: known to be none: the inode goes first (and a directory's listing), the
-            data stays where it would be without the entry. Only ahead, and without ``pages``.
+        metadata_only: the inode goes first (and a directory's listing), the data stays where it
+            would be without the entry: where another entry of the path puts it, or with what is
+            unlisted. Only ahead, and without ``pages``.
     """
 
     path: bytes
@@ -173,7 +183,8 @@ def format_sort_list(
             for what they reach.
         style: "bootpress", "mksquashfs" or "gensquashfs". The two others order file data only and
             a directory's priority would hold for all below it, so entries that are another
-            entry's directory are left out there, and those that are ``metadata_only``.
+            entry's directory are left out there, and all but a path's first that is not
+            ``metadata_only``.
         keep: called with each path; False leaves the entry out. Pass "is a regular file" when
             writing for the two others.
 
@@ -190,11 +201,19 @@ def format_sort_list(
         case "bootpress":
             return _format_own(entries, sort_list.provenance)
         case "mksquashfs":
-            return _format_mksquashfs([e for e in entries if not e.metadata_only])
+            return _format_mksquashfs(_with_data(entries))
         case "gensquashfs":
-            return _format_gensquashfs([e for e in entries if not e.metadata_only])
+            return _format_gensquashfs(_with_data(entries))
         case _:
             raise UsageError(f"cannot write sort style '{style}'")
+
+
+def _with_data(entries: Iterable[SortEntry]) -> list[SortEntry]:
+    first: dict[tuple[Reach, bytes], SortEntry] = {}
+    for entry in sorted(entries, key=lambda e: e.rank):
+        if not entry.metadata_only:
+            first.setdefault((entry.reach, entry.path), entry)
+    return list(first.values())
 
 
 # --- telling the dialects apart ---------------------------------------------------------------

@@ -201,6 +201,28 @@ def test_metadata_only_makes_inodes_hot_and_leaves_the_data_where_it_was(
     assert min(references) > max(e.layout.reference for e in one.walk() if is_cold(e, hot))
 
 
+def test_inodes_follow_the_first_looks_and_data_the_first_reads(
+    root: Path, hot: list[str], tmp_path: Path
+) -> None:
+    read = random.Random(3).sample(hot, len(hot))
+    named = [(name, True) for name in hot] + [(name, False) for name in read]
+    entries = tuple(
+        SortEntry(name.encode(), index - len(named), metadata_only=only)
+        for index, (name, only) in enumerate(named)
+    )
+    options = PackOptions(codec="lz4")
+    report = bootpress.pack(root, tmp_path / "image", options=options, sort_list=SortList(entries))
+    assert report.sort_list is not None
+    assert (report.hot_files, report.sort_list.metadata_only) == (len(hot), 0)
+    image = Image(tmp_path / "image")
+    references = [image.layout(name).reference for name in hot]
+    assert references == sorted(references)
+    starts = [at for name in read if (at := first_block(image.layout(name))) is not None]
+    assert starts == sorted(starts)
+    cold = [first_block(entry.layout) for entry in image.walk() if is_cold(entry, hot)]
+    assert starts[-1] < min(at for at in cold if at is not None)
+
+
 def is_cold(entry: Entry, hot: list[str]) -> bool:
     return entry.stat.type == "file" and entry.path not in hot
 

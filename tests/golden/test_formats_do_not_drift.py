@@ -16,6 +16,7 @@ LISTS = Path(__file__).parent / "lists"
 
 LISTED = SortList(
     entries=(
+        SortEntry(b"usr/bin/with space", -6, metadata_only=True),
         SortEntry(b"usr/lib/systemd/systemd", -5, pages=((0, 15), (20, 20))),
         SortEntry(b"usr/bin/with space", -4),
         SortEntry(b"odd/tab\tnew\nline back\\slash", -3),

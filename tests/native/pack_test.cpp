@@ -103,6 +103,7 @@ TEST_F(PackTest, SameBytesForAnyNumberOfWorkersUnderRandomDelays) {
     o.jobs = jobs;
     o.memory = 12 * 4096;  // few slots, so that workers do wait for one another's turn
     o.hot = {*tree.find("d3/f101"), *tree.find("holes"), *tree.find("d0/hard")};
+    o.hot_data = o.hot;
     pack_image(tree, target(), o, monitor_);
     if (expected.empty()) expected = image_bytes();
     EXPECT_TRUE(image_bytes() == expected) << jobs << " workers";
@@ -204,11 +205,13 @@ TEST_F(PackTest, TargetThatIsADirectoryIsRefused) {
   EXPECT_THROW(pack_image(tree, directory_.string(), options(), monitor_), Error);
 }
 
-Order complete_order(const Tree& tree, std::vector<InodeId> hot, std::vector<InodeId> last = {}) {
+Order complete_order(const Tree& tree, const std::vector<InodeId>& hot,
+                     std::vector<InodeId> last = {}) {
   SilentMonitor monitor;
   const std::vector<InodeId> original = find_duplicates(tree, 1, monitor);
   return order_files(tree, original,
-                     {.hot = std::move(hot), .last = std::move(last), .block_size = 4096}, monitor);
+                     {.hot = hot, .hot_data = hot, .last = std::move(last), .block_size = 4096},
+                     monitor);
 }
 
 Plan complete_plan(const Tree& tree, const Order& order) {
@@ -268,7 +271,7 @@ TEST(Plan, EveryByteOfEveryContentIsPlannedOnce) {
   EXPECT_EQ(bytes, plan.total_bytes);
 }
 
-TEST(Plan, MetadataOnlyMakesInodesHotAndLeavesTheDataToTheColdOrLastRegion) {
+TEST(Plan, HotInodesWithoutHotDataLeaveItToTheColdOrLastRegion) {
   MemoryTree made = varied_tree();
   const Tree tree = made.finish();
   const InodeId data = *tree.find("d0/f21");
@@ -277,7 +280,7 @@ TEST(Plan, MetadataOnlyMakesInodesHotAndLeavesTheDataToTheColdOrLastRegion) {
   SilentMonitor monitor;
   const Order order = order_files(tree, find_duplicates(tree, 1, monitor),
                                   {.hot = {metadata, data, behind, metadata},
-                                   .metadata_only = {metadata, behind},
+                                   .hot_data = {data, data},
                                    .last = {behind},
                                    .block_size = 4096},
                                   monitor);
@@ -289,6 +292,23 @@ TEST(Plan, MetadataOnlyMakesInodesHotAndLeavesTheDataToTheColdOrLastRegion) {
   EXPECT_EQ(std::ranges::count(order.cold, behind), 0);
   const InodeOrder inodes = order_inodes(tree, order);
   for (const InodeId id : order.hot) EXPECT_GT(inodes.numbers[id], inodes.cold_count);
+}
+
+TEST(Plan, DataHasAnOrderOfItsOwn) {
+  MemoryTree made = varied_tree();
+  const Tree tree = made.finish();
+  const InodeId first = *tree.find("d4/f200");
+  const InodeId second = *tree.find("same/b");
+  SilentMonitor monitor;
+  const Order order = order_files(
+      tree, find_duplicates(tree, 1, monitor),
+      {.hot = {first, second}, .hot_data = {second, first}, .block_size = 4096}, monitor);
+  const InodeOrder inodes = order_inodes(tree, order);
+  EXPECT_LT(inodes.numbers[first], inodes.numbers[second]);
+  const Plan plan = complete_plan(tree, order);
+  EXPECT_EQ(plan.jobs.front().subject, second);
+  EXPECT_EQ(plan.pieces.front().file, second);
+  EXPECT_EQ(plan.pieces[1].file, first);
 }
 
 TEST(Plan, LastFilesLieBehindEverythingElse) {

@@ -47,7 +47,8 @@ class RepackTest : public ::testing::Test {
                                               std::vector<InodeId> hot = {}) {
     PackOptions options;
     options.codec = {.id = id, .level = level_range(id).lowest, .block_size = kBlock};
-    options.hot = std::move(hot);
+    options.hot = hot;
+    options.hot_data = std::move(hot);
     pack_image(tree, target(), options, monitor_);
     return read(target());
   }
@@ -63,6 +64,7 @@ class RepackTest : public ::testing::Test {
     Tree tree = image->tree();
     OrderOptions options{.block_size = kBlock, .fragments = false};
     for (const std::string& path : hot) options.hot.push_back(tree.find(path).value());
+    options.hot_data = options.hot;
     for (const std::string& path : last) options.last.push_back(tree.find(path).value());
     options.cold_order = ColdOrder::path;
     const std::vector<InodeId> original = find_shared(*image, tree);
@@ -219,9 +221,10 @@ TEST_F(RepackTest, FilesThatShareAPartOfTheirBlocksStillDo) {
   const Tree patched = image->tree();
   ASSERT_TRUE(compare_trees(tree, patched, {}, monitor_).empty());
   for (const char* hot : {"a", "b", "m", "z"}) {
-    const PackResult result = repack_image(
-        *image, patched, target(),
-        {.codec = recorded_options(*image), .hot = {patched.find(hot).value()}}, monitor_);
+    const InodeId id = patched.find(hot).value();
+    const PackResult result =
+        repack_image(*image, patched, target(),
+                     {.codec = recorded_options(*image), .hot = {id}, .hot_data = {id}}, monitor_);
     const auto repacked = Image::open(open_image_file(target()));
     EXPECT_TRUE(compare_trees(tree, repacked->tree(), {}, monitor_).empty()) << hot;
     // Three blocks for a, b and m, two and a tail for z.
@@ -236,6 +239,7 @@ TEST_F(RepackTest, EveryForeignImageKeepsItsTree) {
     const Tree tree = image->tree();
     RepackOptions options{.codec = recorded_options(*image), .jobs = 2};
     for (InodeId id = 0; id < tree.size(); id += 3) options.hot.push_back(id);
+    options.hot_data.assign(options.hot.rbegin(), options.hot.rend());
     repack_image(*image, tree, target(), options, monitor_);
     const auto repacked = Image::open(open_image_file(target()));
     EXPECT_TRUE(compare_trees(tree, repacked->tree(), {}, monitor_).empty()) << name;
@@ -253,6 +257,7 @@ TEST_F(RepackTest, EveryFileOfTheFuzzCorpusIsSurvived) {
       const Tree tree = image->tree();
       RepackOptions options{.codec = recorded_options(*image), .jobs = 2};
       for (InodeId id = 1; id < tree.size(); id += 2) options.hot.push_back(id);
+      options.hot_data.assign(options.hot.rbegin(), options.hot.rend());
       repack_image(*image, tree, target(), options, monitor_);
       ++repacked;
     } catch (const Error& error) {
@@ -280,6 +285,7 @@ TEST_F(RepackTest, ABrokenSealIsRefusedAndSoIsADamagedBlockThatMustBeRead) {
     }
     RepackOptions options{.codec = recorded_options(*image)};
     for (const auto& [fragment, id] : one_of) options.hot.push_back(id);
+    options.hot_data = options.hot;
     repack_image(*image, read, target(), options, monitor_);
   };
   repack();

@@ -9,7 +9,7 @@ import pytest
 from bootpress.errors import StaleSortListError
 from bootpress.gather import gather
 from bootpress.order import resolve, translate_pattern
-from bootpress.sortlist import SortList, parse_sort_list
+from bootpress.sortlist import Reach, SortEntry, SortList, parse_sort_list
 
 
 @pytest.fixture
@@ -124,6 +124,34 @@ def test_data_is_hot_where_any_name_of_the_file_says_so(root: Path) -> None:
     tree = gather(root).tree
     order = resolve(tree, listed)
     assert [tree.path(inode) for inode in order.hot] == [b"bin/a", b"lib/d", b"top"]
-    assert [tree.path(inode) for inode in order.metadata_only] == [b"lib/d"]
+    assert [tree.path(inode) for inode in order.hot_data] == [b"bin/a", b"top"]
     # Its metadata first, its data behind everything else: these do not clash.
     assert [tree.path(inode) for inode in order.last] == [b"lib/d"]
+
+
+def test_an_inode_is_placed_by_the_first_look_and_its_data_by_the_first_read(root: Path) -> None:
+    listed = parse_sort_list(
+        b"#! bootpress sort list 1\ntop\tpages=none\nlib/a-again\tpages=none\nbin\nlib/d\n"
+        b"bin/a\tpages=0\ntop\tpages=1\nlib/d\tpages=none\nlib/a-again\n"
+    )
+    tree = gather(root).tree
+    order = resolve(tree, listed)
+    assert [tree.path(inode) for inode in order.hot] == [b"top", b"bin/a", b"bin", b"lib/d"]
+    assert [tree.path(inode) for inode in order.hot_data] == [b"bin", b"lib/d", b"bin/a", b"top"]
+    assert order.last == ()
+
+
+def test_patterns_place_inodes_and_data_apart_as_well(root: Path) -> None:
+    tree = gather(root).tree
+    for style, reach in (("mksquashfs", Reach.BELOW), ("gensquashfs", Reach.GLOB)):
+        entries = (
+            SortEntry(b"lib/e", -3, metadata_only=True),
+            SortEntry(b"top", -2),
+            SortEntry(b"lib" if reach is Reach.BELOW else b"lib/[e]", -1, reach),
+        )
+        order = resolve(tree, SortList(entries, style=style))
+        hot = [tree.path(inode) for inode in order.hot]
+        assert hot.index(b"lib/e") < hot.index(b"top"), style
+        data = [tree.path(inode) for inode in order.hot_data]
+        assert data.index(b"top") < data.index(b"lib/e"), style
+        assert set(order.hot) >= set(order.hot_data)
