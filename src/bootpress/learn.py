@@ -5,13 +5,18 @@ A boot is a sequence of first reads. Some of it is noise: a reader that walks ev
 search for files, an indexer, a checksum of the medium or a read-ahead list, says nothing about what
 a boot waits for. Noise is taken out of each trace, then the traces are merged.
 
+Inodes and listings come in the order of the first looks at them, data in that of the first reads:
+mounted directly, where the kernel keeps but eight metadata units, a boot looks up and reads in
+quite another order. Debian 12, order learned of one boot and replayed on six others: 1 to 7 % fewer
+reads than with the inodes in the order of the data, on average; a desktop's own boot: 9 %.
+
 The order of several boots is the mean of each path's place in them. Places are counted by what all
 boots have in common, so that a boot that goes on for longer does not pull its beginning forward.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import fsum
@@ -93,8 +98,8 @@ class LearnReport:
 
     Attributes:
         boots: traces.
-        files: entries of the list whose data is read.
-        metadata_only: entries of which only the inode or listing is.
+        files: paths of the list whose data is read.
+        metadata_only: paths of which only the inode or listing is.
         hot_bytes: of those files as stored, 0 where no image was given.
         seldom: paths left out, since fewer boots than asked for read them.
         missing: paths left out, since the image does not have them.
@@ -129,10 +134,11 @@ class _Boot:
     late: frozenset[bytes] = frozenset()  # whose place in this boot says nothing
     of_disk: bool = False  # made of reads of the disk: a fragment's files come in its order
 
-    def order(self) -> list[bytes]:
-        """Return the paths in the order of their first reads, or looks where nothing was read."""
+    def in_order(self, first: Mapping[bytes, int], kept: Container[bytes]) -> list[bytes]:
+        """Return the paths of ``looks`` or ``reads`` in their order."""
         return sorted(
-            self.looks, key=lambda path: (path in self.late, self.reads.get(path, self.looks[path]))
+            (path for path in first if path in kept),
+            key=lambda path: (path in self.late, first[path]),
         )
 
 
@@ -191,19 +197,21 @@ def learn_order(
     if image_map is not None:
         present = {path for path in kept if image_map.layout_of(path) is not None}
         missing, kept = len(kept) - len(present), present
-    order = _merge_orders([[path for path in boot.order() if path in kept] for boot in boots])
-    pages = _merge_pages(boots, kept)
-    last = _find_partly_read(order, pages, image_map)
-    directories = _order_directories(order, boots, image_map)
-    ahead = frozenset(directories)
-    chosen = [
-        *directories,
-        *(path for path in order if path not in ahead and path not in last),
-        *(path for path in order if path in last),
-    ]
+    pages = _merge_pages(boots, kept, image_map)
+    last = _find_partly_read(pages, image_map)
+    looks = _merge_orders([boot.in_order(boot.looks, kept) for boot in boots])
+    looks = list(dict.fromkeys([*_order_lasting(looks, boots, image_map), *looks]))
+    reads = _merge_orders([boot.in_order(boot.reads, pages.keys()) for boot in boots])
+    reads.sort(key=lambda path: path in last)
+    joined = _join_orders(looks, reads)
     entries = tuple(
-        _make_entry(path, rank, pages.get(path, ()), boots, image_map)
-        for rank, path in enumerate(chosen, -len(chosen))
+        SortEntry(
+            path,
+            rank,
+            pages=pages[path] if of_data else (),
+            metadata_only=not of_data and _has_data(path, boots, image_map),
+        )
+        for rank, (path, of_data) in enumerate(joined, -len(joined))
     )
     newest = ordered[-1]
     kernels = sorted({trace.kernel for trace in ordered if trace.kernel})
@@ -220,13 +228,13 @@ def learn_order(
     )
     report = LearnReport(
         boots=len(ordered),
-        files=sum(bool(entry.pages) for entry in entries),
-        metadata_only=sum(not entry.pages for entry in entries),
+        files=len(reads),
+        metadata_only=len(looks) - len(reads),
         hot_bytes=_sum_stored(entries, image_map),
         seldom=seldom,
         missing=missing,
         noise=tuple(noise),
-        last=tuple(path for path in order if path in last),
+        last=tuple(path for path in reads if path in last),
         fragments_guessed=len(guessed & kept),
         warnings=_find_warnings(ordered, image_map, guessed & kept),
     )
@@ -416,6 +424,10 @@ def _drop_walk(boot: _Boot, walked: Sequence[bytes], directories: int) -> Noise:
         del boot.looks[path]
         boot.reads.pop(path, None)
         boot.pages.pop(path, None)
+    for path in walked:
+        # Who else looked at it before the first read does not show.
+        if path in boot.looks:
+            boot.looks[path] = boot.reads[path]
     return Noise("walk", boot.trace.created, at, len(dropped), directories, 0, walked[0])
 
 
@@ -501,21 +513,19 @@ def _merge_orders(orders: Sequence[Sequence[bytes]]) -> list[bytes]:
     return sorted(places, key=lambda path: (fsum(places[path]) / len(places[path]), path))
 
 
-def _order_directories(
-    order: Iterable[bytes], boots: Sequence[_Boot], image_map: ImageMap | None
+def _order_lasting(
+    looks: Iterable[bytes], boots: Sequence[_Boot], image_map: ImageMap | None
 ) -> list[bytes]:
-    """Return the directories: those that last, the smallest ahead, then the rest; LASTING_SHARE."""
-    directories = [path for path in order if _is_listed(path, boots, image_map)]
-    lasting = {path for path in directories if _mean_span(path, boots) > LASTING_SHARE}
-
-    def size(path: bytes) -> int:
-        return 0 if image_map is None else image_map.listing_bytes(path)
-
-    # Sorting is stable: equals, and all where no image is known, stay in order of the first look.
-    return [
-        *sorted((path for path in directories if path in lasting), key=size),
-        *(path for path in directories if path not in lasting),
+    """Return the directories that are looked up all along, the smallest ahead; LASTING_SHARE."""
+    lasting = [
+        path
+        for path in looks
+        if _is_listed(path, boots, image_map) and _mean_span(path, boots) > LASTING_SHARE
     ]
+    # Sorting is stable: equals, and all where no image is known, stay in order of the first look.
+    if image_map is not None:
+        lasting.sort(key=image_map.listing_bytes)
+    return lasting
 
 
 def _mean_span(path: bytes, boots: Iterable[_Boot]) -> float:
@@ -528,11 +538,36 @@ def _mean_span(path: bytes, boots: Iterable[_Boot]) -> float:
     return fsum(spans) / len(spans) if spans else 0.0
 
 
-def _merge_pages(boots: Iterable[_Boot], kept: set[bytes]) -> dict[bytes, tuple[PageRange, ...]]:
+def _join_orders(looks: Sequence[bytes], reads: Sequence[bytes]) -> list[tuple[bytes, bool]]:
+    """Return the shortest list that has inodes in the one order and data in the other.
+
+    Args:
+        looks: each path once.
+        reads: some of them in another order, each once.
+
+    Returns:
+        (path, whether of data): of data only, for a path whose data can come as early as its inode.
+    """
+    joined: list[tuple[bytes, bool]] = []
+    named: set[bytes] = set()
+    left = list(reversed(reads))
+    for path in looks:
+        named.add(path)
+        if not left or left[-1] != path:
+            joined.append((path, False))
+        while left and left[-1] in named:
+            joined.append((left.pop(), True))
+    return joined
+
+
+def _merge_pages(
+    boots: Sequence[_Boot], kept: set[bytes], image_map: ImageMap | None
+) -> dict[bytes, tuple[PageRange, ...]]:
+    """Return which pages were read of each file."""
     merged: dict[bytes, set[int]] = {}
     for boot in boots:
         for path, pages in boot.pages.items():
-            if path in kept:
+            if path in kept and _has_data(path, boots, image_map):
                 merged.setdefault(path, set()).update(pages)
     return {path: _to_ranges(sorted(pages)) for path, pages in merged.items()}
 
@@ -548,9 +583,7 @@ def _to_ranges(pages: Sequence[int]) -> tuple[PageRange, ...]:
 
 
 def _find_partly_read(
-    order: Iterable[bytes],
-    pages: Mapping[bytes, tuple[PageRange, ...]],
-    image_map: ImageMap | None,
+    pages: Mapping[bytes, tuple[PageRange, ...]], image_map: ImageMap | None
 ) -> frozenset[bytes]:
     """Return the files that would fill the hot region with what nobody reads.
 
@@ -563,10 +596,9 @@ def _find_partly_read(
         return frozenset()
     found: set[bytes] = set()
     pages_a_block = image_map.block_size // PAGE_BYTES
-    for path in order:
+    for path, ranges in pages.items():
         layout = image_map.layout_of(path)
-        ranges = pages.get(path)
-        if layout is None or not ranges or not layout.blocks:
+        if layout is None or not layout.blocks:
             continue
         read = {
             block
@@ -578,22 +610,6 @@ def _find_partly_read(
         if unread > parts * ACCESS_BYTES:
             found.add(path)
     return frozenset(found)
-
-
-def _make_entry(
-    path: bytes,
-    rank: int,
-    pages: tuple[PageRange, ...],
-    boots: Sequence[_Boot],
-    image_map: ImageMap | None,
-) -> SortEntry:
-    layout = None if image_map is None else image_map.layout_of(path)
-    is_file = not _is_listed(path, boots, None) if layout is None else layout.type == "file"
-    # Only regular files have data to leave behind, and pages worth noting: a symlink's target is
-    # part of its inode.
-    if layout is not None and not is_file:
-        pages = ()
-    return SortEntry(path, rank, pages=pages, metadata_only=is_file and not pages)
 
 
 def _sum_stored(entries: Iterable[SortEntry], image_map: ImageMap | None) -> int:
@@ -615,6 +631,15 @@ def _is_listed(path: bytes, boots: Iterable[_Boot], image_map: ImageMap | None) 
     if layout is not None:
         return layout.type == "directory"
     return any(path in boot.listed for boot in boots)
+
+
+def _has_data(path: bytes, boots: Iterable[_Boot], image_map: ImageMap | None) -> bool:
+    """Return whether a path is a regular file; without an image, whether it may be one.
+
+    Others have no data to order, and no pages worth noting: a symlink's target is in its inode.
+    """
+    layout = None if image_map is None else image_map.layout_of(path)
+    return not _is_listed(path, boots, None) if layout is None else layout.type == "file"
 
 
 def _place_of(layout: FileLayout) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ import bootpress
 from bootpress import Image, PackOptions
 from bootpress.errors import UsageError
 from bootpress.learn import learn_order
-from bootpress.sortlist import format_sort_list
+from bootpress.sortlist import SortList, format_sort_list
 from bootpress.trace import Event, EventKind, Trace, read_trace
 from boots import DIRECT, LOOP
 
@@ -39,13 +39,60 @@ def order_of(*traces: Trace, min_boots: int = 1) -> list[str]:
     return [entry.path.decode() for entry in sort_list.hot]
 
 
+def orders_of(sort_list: SortList) -> tuple[list[str], list[str]]:
+    """Return a list's order of inodes, and that of data."""
+    inodes = dict.fromkeys(entry.path.decode() for entry in sort_list.hot)
+    data = dict.fromkeys(e.path.decode() for e in sort_list.hot if not e.metadata_only)
+    return list(inodes), list(data)
+
+
 def test_one_boot_gives_the_order_of_its_first_reads() -> None:
     assert order_of(read_files("c", "a", "b", "a", "c")) == ["c", "a", "b"]
 
 
-def test_a_file_comes_where_it_is_read_and_not_where_it_is_looked_at() -> None:
+def test_an_inode_comes_where_it_is_looked_at_and_data_where_it_is_read() -> None:
     boot = make_boot([("inode", b"b", 0, 32), ("pages", b"a", 0, 1), ("pages", b"b", 0, 1)])
-    assert order_of(boot) == ["a", "b"]
+    sort_list, report = learn_order([boot], image=None)
+    assert [(e.path, e.metadata_only, e.pages) for e in sort_list.hot] == [
+        (b"b", True, ()),
+        (b"a", False, ((0, 0),)),
+        (b"b", False, ((0, 0),)),
+    ]
+    assert (report.files, report.metadata_only) == (2, 0)
+
+
+def test_a_file_whose_read_is_next_stands_once() -> None:
+    # Others are looked at in between, but none of them is read before it.
+    looks: list[Row] = [("inode", name, 0, 32) for name in (b"a", b"b", b"c")]
+    boot = make_boot([*looks, ("pages", b"a", 0, 1), ("pages", b"b", 0, 1)])
+    assert order_of(boot) == ["a", "b", "c"]
+
+
+def test_each_boot_alone_counts_for_the_order_of_looks_and_for_that_of_reads() -> None:
+    first = make_boot(
+        [("inode", b"x", 0, 1), ("inode", b"y", 0, 1), ("pages", b"y", 0, 1), ("pages", b"x", 0, 1)]
+    )
+    second = make_boot(
+        [("inode", b"x", 0, 1), ("pages", b"z", 0, 1), ("inode", b"y", 0, 1), ("pages", b"y", 0, 1)]
+    )
+    sort_list, _ = learn_order([first, second], image=None)
+    # z lies between x and y where it is looked at, ahead of y where it is read.
+    assert orders_of(sort_list) == (["x", "z", "y"], ["z", "y", "x"])
+
+
+@given(st.permutations(range(8)), st.permutations(range(8)), st.sets(st.integers(0, 7)))
+def test_both_orders_are_kept_with_no_entry_too_many(
+    looked: list[int], read: list[int], unread: set[int]
+) -> None:
+    read = [number for number in read if number not in unread]
+    rows: list[Row] = [("inode", b"%d" % number, 0, 32) for number in looked]
+    rows += [("pages", b"%d" % number, 0, 1) for number in read]
+    sort_list, report = learn_order([make_boot(rows)], image=None)
+    assert orders_of(sort_list) == ([str(n) for n in looked], [str(n) for n in read])
+    assert (report.files, report.metadata_only) == (len(read), len(unread))
+    # Twice stand those that something is read before which is looked at after them.
+    held = sum(any(m in read[: read.index(n)] for m in looked[looked.index(n) :]) for n in read)
+    assert len(sort_list.entries) == len(looked) + held
 
 
 def test_what_is_only_looked_at_takes_no_data_along() -> None:
@@ -68,7 +115,7 @@ def test_directories_that_are_needed_all_along_come_first() -> None:
             ("listing", b"always", 0, 10),
         ]
     )
-    assert order_of(boot)[:3] == ["always", "once", "f"]
+    assert order_of(boot)[:3] == ["always", "f", "once"]
 
 
 def test_files_of_fewer_boots_than_asked_for_are_left_out() -> None:
@@ -156,7 +203,7 @@ def large(tmp_path: Path) -> Image:
 def test_a_file_of_which_one_part_is_read_goes_to_the_end(large: Image) -> None:
     boot = make_boot([("pages", b"large", 0, 32), ("pages", b"a", 0, 1), ("pages", b"b", 0, 1)])
     sort_list, report = learn_order([boot], image=large)
-    assert [entry.path for entry in sort_list.hot] == [b"a", b"b", b"large"]
+    assert orders_of(sort_list) == (["large", "a", "b"], ["a", "b", "large"])
     assert report.last == (b"large",)
 
 
