@@ -42,11 +42,12 @@ def print_trace_report(trace: Trace, *, target: str) -> None:
     if trace.kernel:
         rows.append(("kernel", trace.kernel))
     if events["pages"]:
-        rows.append(("files read", f"{len(files):,}, {format_bytes(pages * PAGE_BYTES)} of them"))
+        read_of_them = format_bytes(pages * PAGE_BYTES)
+        rows.append(("read", f"{len(files):,} files and symlinks, {read_of_them} of them"))
     if events["inode"]:
-        rows.append(("inodes looked at", f"{len(looks):,}"))
+        rows.append(("looked at", f"{len(looks):,} inodes"))
     if events["read"]:
-        rows.append(("reads of the disk", f"{events['read']:,}, {format_bytes(read)}"))
+        rows.append(("disk", f"{events['read']:,} reads of the image, {format_bytes(read)}"))
     print_rows(rows)
     if trace.source != "host" and not events["inode"]:
         print_warning(

@@ -124,7 +124,7 @@ def _add_boot_arguments(verb: argparse.ArgumentParser) -> None:
         metavar="|".join(get_args(Accel)),
         choices=get_args(Accel),
         default=defaults.accel,
-        help="default auto: KVM where it works, else emulation",
+        help="default auto: what BOOTPRESS_ACCEL says, or KVM where it works, else emulation",
     )
     boot.add_argument(
         "--memory",
