@@ -160,8 +160,9 @@ py::bytes read_file(const Tree& tree, std::uint64_t number, std::uint64_t offset
 
 // An image with its tree, which is made once.
 struct PyImage {
-  explicit PyImage(const std::string& path)
-      : image(Image::open(open_image_file(path))), tree(std::make_shared<Tree>(image->tree())) {}
+  PyImage(const std::string& path, FilePart part)
+      : image(Image::open(open_image_file(path, part))),
+        tree(std::make_shared<Tree>(image->tree())) {}
   std::shared_ptr<const Image> image;
   std::shared_ptr<Tree> tree;
 };
@@ -454,10 +455,11 @@ PYBIND11_MODULE(_core, m) {
       .def("read", &read_file, py::arg("inode"), py::arg("offset"), py::arg("size"));
 
   py::class_<PyImage>(m, "Image")
-      .def(py::init([](const std::string& path) {
-        const py::gil_scoped_release release;
-        return std::make_unique<PyImage>(path);
-      }))
+      .def(py::init([](const std::string& path, std::uint64_t offset, std::uint64_t length) {
+             const py::gil_scoped_release release;
+             return std::make_unique<PyImage>(path, FilePart{.offset = offset, .length = length});
+           }),
+           py::arg("path"), py::kw_only(), py::arg("offset") = 0, py::arg("length") = 0)
       .def_property_readonly("tree", [](const PyImage& self) { return self.tree; })
       .def("info", &image_info)
       .def("layout", &layout_row)

@@ -30,7 +30,13 @@ class ImageBytes {
   // REQUIRES: nothing; reading past the end is a `corrupt` error ("the image is cut short").
   virtual void read(std::uint64_t offset, ByteSpan out) const = 0;
 };
-[[nodiscard]] std::shared_ptr<const ImageBytes> open_image_file(const std::filesystem::path& path);
+// A part of a file or device: an image on a disk, or in an ISO.
+struct FilePart {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;  // 0: to the end
+};
+[[nodiscard]] std::shared_ptr<const ImageBytes> open_image_file(const std::filesystem::path& path,
+                                                                FilePart part = {});
 // An image that is open already, under no name yet perhaps; the descriptor stays the caller's.
 [[nodiscard]] std::shared_ptr<const ImageBytes> open_image_descriptor(int descriptor,
                                                                       const std::string& name);

@@ -24,14 +24,18 @@ void check_range(std::uint64_t offset, std::size_t length, std::uint64_t size) {
 
 class FileBytes final : public ImageBytes {
  public:
-  FileBytes(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) { measure(); }
+  FileBytes(Fd fd, std::string path, FilePart part = {})
+      : fd_(std::move(fd)), path_(std::move(path)), start_(part.offset) {
+    measure(part);
+  }
 
   [[nodiscard]] std::uint64_t size() const override { return size_; }
 
   void read(std::uint64_t offset, ByteSpan out) const override {
     check_range(offset, out.size(), size_);
     while (!out.empty()) {
-      const ssize_t got = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
+      const ssize_t got =
+          ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(start_ + offset));
       if (got < 0) {
         if (errno == EINTR) continue;
         throw system_error(ErrorKind::source, "reading", path_);
@@ -43,7 +47,7 @@ class FileBytes final : public ImageBytes {
   }
 
  private:
-  void measure() {
+  void measure(FilePart part) {
     struct stat status{};
     if (::fstat(fd_.get(), &status) != 0) fail();
     if (S_ISDIR(status.st_mode)) {
@@ -54,12 +58,14 @@ class FileBytes final : public ImageBytes {
     }
     const off_t end = ::lseek(fd_.get(), 0, SEEK_END);  // st_size is 0 for a block device
     if (end < 0) fail();
-    size_ = static_cast<std::uint64_t>(end);
+    check_range(part.offset, part.length, static_cast<std::uint64_t>(end));
+    size_ = part.length > 0 ? part.length : static_cast<std::uint64_t>(end) - part.offset;
   }
   [[noreturn]] void fail() const { throw system_error(ErrorKind::source, "reading", path_); }
 
   Fd fd_;
   std::string path_;
+  std::uint64_t start_;  // of the image, in the file
   std::uint64_t size_ = 0;
 };
 
@@ -78,11 +84,12 @@ class MemoryBytes final : public ImageBytes {
 
 }  // namespace
 
-std::shared_ptr<const ImageBytes> open_image_file(const std::filesystem::path& path) {
+std::shared_ptr<const ImageBytes> open_image_file(const std::filesystem::path& path,
+                                                  FilePart part) {
   // O_NONBLOCK: a fifo in the image's place is refused instead of waited for.
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) throw system_error(ErrorKind::source, "opening", path.native());
-  return std::make_shared<FileBytes>(std::move(fd), path.native());
+  return std::make_shared<FileBytes>(std::move(fd), path.native(), part);
 }
 
 std::shared_ptr<const ImageBytes> open_image_descriptor(int descriptor, const std::string& name) {

@@ -101,7 +101,8 @@ class Tree:
 class Image:
     """A SquashFS image, read by the independent reader."""
 
-    def __init__(self, path: bytes) -> None: ...
+    # a part of the file; length 0: to its end
+    def __init__(self, path: bytes, *, offset: int = 0, length: int = 0) -> None: ...
     @property
     def tree(self) -> Tree: ...
     # None: the image has no such table; "codec_record" is the options record as stored

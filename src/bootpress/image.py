@@ -78,16 +78,25 @@ class Image(Mapping[str, Entry]):
         >>> [path for path, entry in image.items() if entry.stat.mode & 0o4000]
         ['usr/bin/su']
 
+    Args:
+        path: the file, or a block device.
+        offset: bytes before the image in it: an image on a disk or in an ISO. Extents and offsets
+            are the image's own all the same.
+        length: the image's bytes; None is all that follows.
+
     Raises:
         SourceError: the file is missing or unreadable.
-        CorruptError: it breaks the format.
+        CorruptError: it breaks the format, or ends before the image does.
         UnsupportedError: a version or codec that this build cannot read.
     """
 
-    def __init__(self, path: AnyPath) -> None:
+    def __init__(self, path: AnyPath, *, offset: int = 0, length: int | None = None) -> None:
+        if offset < 0 or (length is not None and length <= 0):
+            raise UsageError(f"no image at offset {offset} with {length} bytes")
         self._path = os.fsencode(path)
+        self._offset = offset
         with name_image(path):
-            self._core = _core.Image(self._path)
+            self._core = _core.Image(self._path, offset=offset, length=length or 0)
             self._tree = self._core.tree
 
     def __repr__(self) -> str:
@@ -104,6 +113,11 @@ class Image(Mapping[str, Entry]):
     def path(self) -> str:
         """The image's file, as given."""
         return os.fsdecode(self._path)
+
+    @property
+    def offset(self) -> int:
+        """Bytes before the image in its file."""
+        return self._offset
 
     @property
     def tree(self) -> _core.Tree:

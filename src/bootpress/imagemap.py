@@ -126,7 +126,7 @@ class ImageMap:
         self.image_bytes = self._info["image_bytes"]
         self.bytes_used = self._info["bytes_used"]
         with Path(image.path).open("rb") as file:
-            self._tables = self._read_tables(file)
+            self._tables = self._read_tables(_ImageFile(file, image.offset))
         self._layouts: dict[bytes, FileLayout] = {}
         self._first_names: dict[int, bytes] = {}
         for layout in image.layouts():
@@ -353,7 +353,7 @@ class ImageMap:
 
     # --- how it is built ------------------------------------------------------------------------
 
-    def _read_tables(self, file: BinaryIO) -> dict[TableName, _Table]:
+    def _read_tables(self, file: "_ImageFile") -> dict[TableName, _Table]:
         info = self._info
         pointers: dict[TableName, list[int]] = {
             "fragment table": _read_index(
@@ -561,26 +561,38 @@ def _count_units(entries: int, entry_bytes: int) -> int:
     return -(-entries * entry_bytes // UNIT_BYTES)
 
 
-def _read_at(file: BinaryIO, offset: int, length: int) -> bytes:
-    file.seek(offset)
-    data = file.read(length)
+@dataclass(frozen=True, slots=True)
+class _ImageFile:
+    """An image in an open file, which may begin with something else."""
+
+    file: BinaryIO
+    offset: int
+
+    @property
+    def name(self) -> str:
+        return self.file.name
+
+
+def _read_at(file: _ImageFile, offset: int, length: int) -> bytes:
+    file.file.seek(file.offset + offset)
+    data = file.file.read(length)
     if len(data) != length:
         raise CorruptError(f"{file.name}: ends in the middle of its metadata")
     return data
 
 
-def _read_index(file: BinaryIO, offset: int | None, count: int) -> list[int]:
+def _read_index(file: _ImageFile, offset: int | None, count: int) -> list[int]:
     if offset is None or count == 0:
         return []
     return list(struct.unpack(f"<{count}Q", _read_at(file, offset, 8 * count)))
 
 
-def _read_unit_length(file: BinaryIO, offset: int) -> int:
+def _read_unit_length(file: _ImageFile, offset: int) -> int:
     header = int.from_bytes(_read_at(file, offset, HEADER_BYTES), "little")
     return HEADER_BYTES + (header & 0x7FFF)
 
 
-def _walk_units(file: BinaryIO, start: int, end: int) -> list[tuple[int, int]]:
+def _walk_units(file: _ImageFile, start: int, end: int) -> list[tuple[int, int]]:
     data = _read_at(file, start, end - start)
     units: list[tuple[int, int]] = []
     at = 0

@@ -9,8 +9,7 @@ simulate("boot.trace", [image, tuned])                # without booting
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -82,11 +81,12 @@ def order(
     path = Path(os.fsdecode(target))
     check_target(path)
     read = [read_trace(trace) for trace in traces]
-    with ExitStack() as stack:
-        opened = None if image is None else stack.enter_context(_open_images([image]))[0]
-        sort_list, report = learn_order(
-            read, image=opened, min_boots=min_boots, tool=f"bootpress {bootpress.__version__}"
-        )
+    sort_list, report = learn_order(
+        read,
+        image=None if image is None else _open_image(image),
+        min_boots=min_boots,
+        tool=f"bootpress {bootpress.__version__}",
+    )
     files = {entry.path for entry in sort_list.entries if entry.pages}
     keep = None if style == "bootpress" else files.__contains__
     text = format_sort_list(sort_list, style, keep=keep)
@@ -116,14 +116,13 @@ def simulate(
         SourceError, TraceError: a trace or image that cannot be read, or that do not fit.
     """
     read = read_trace(trace)
-    with _open_images(images) as opened:
-        traced = None
-        if all(event.kind == "read" for event in read.events):
-            traced = _find_traced(read, opened)
-        return tuple(
-            simulate_boot(read, image, medium=medium, attach=attach, traced=traced)
-            for image in opened
-        )
+    opened = [_open_image(image) for image in images]
+    traced = None
+    if all(event.kind == "read" for event in read.events):
+        traced = _find_traced(read, opened)
+    return tuple(
+        simulate_boot(read, image, medium=medium, attach=attach, traced=traced) for image in opened
+    )
 
 
 def is_bare_image(source: AnyPath) -> bool:
@@ -135,21 +134,16 @@ def is_bare_image(source: AnyPath) -> bool:
     return inspect_disk(source).kind == "image"
 
 
-@contextmanager
-def _open_images(sources: Sequence[AnyPath]) -> Iterator[list[Image]]:
-    with ExitStack() as stack:
-        images = []
-        for source in sources:
-            disk = inspect_disk(source)
-            images.append(Image(stack.enter_context(open_image(disk, disk.main_image()))))
-        yield images
+def _open_image(source: AnyPath) -> Image:
+    disk = inspect_disk(source)
+    return open_image(disk, disk.main_image())
 
 
 def _find_traced(trace: Trace, images: Sequence[Image]) -> Image:
     for image in images:
         if image.info()["bytes_used"] != trace.image_bytes:
             continue
-        if digest_image(Path(image.path), trace.image_bytes) == trace.image_digest:
+        if digest_image(image) == trace.image_digest:
             return image
     raise UsageError(
         f"the trace is the disk's: it needs the image that was traced, {trace.image}",

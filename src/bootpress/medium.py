@@ -5,15 +5,14 @@ import json
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from bootpress.errors import SourceError, UsageError
-from bootpress.model import CHUNK_BYTES, AnyPath
+from bootpress.image import Image
+from bootpress.model import AnyPath
 from bootpress.proc import run_program
 
 # The superblock's first and 41st bytes (fs/squashfs/squashfs_fs.h: s_magic, bytes_used).
@@ -101,39 +100,16 @@ def inspect_disk(path: AnyPath) -> Disk:
     return Disk(file_path, kind, tuple(sorted(found, key=lambda image: image.offset)))
 
 
-@contextmanager
-def open_image(disk: Disk, image: DiskImage) -> Iterator[Path]:
-    """Give an image on a disk a file of its own while the block lasts.
-
-    A bare image is that file; any other is copied.
+def open_image(disk: Disk, image: DiskImage) -> Image:
+    """Open an image where it lies on a disk.
 
     Raises:
-        SourceError: the disk ends before the image does, or cannot be read.
+        SourceError: the disk cannot be read.
+        CorruptError, UnsupportedError: the image; also where the disk ends before it does.
     """
     if disk.kind == "image":
-        yield disk.path
-        return
-    with tempfile.TemporaryDirectory(prefix="bootpress-") as name:
-        copy = Path(name) / (Path(image.name).name or "image")
-        try:
-            _copy_extent(disk.path, copy, image)
-        except OSError as error:
-            raise SourceError(
-                f"cannot copy image '{image.name}' out of {disk.path}: {error.strerror}",
-                hint="TMPDIR names a place with room for it",
-            ) from error
-        yield copy
-
-
-def _copy_extent(source: Path, target: Path, image: DiskImage) -> None:
-    with source.open("rb") as reader, target.open("xb") as writer:
-        reader.seek(image.offset)
-        left = image.length
-        while left and (data := reader.read(min(left, CHUNK_BYTES))):
-            writer.write(data)
-            left -= len(data)
-    if left:
-        raise SourceError(f"{source} is cut short: {left} bytes of '{image.name}' are missing")
+        return Image(disk.path)
+    return Image(disk.path, offset=image.offset, length=image.length)
 
 
 def _inspect(file: BinaryIO, path: Path) -> tuple[DiskKind, list[DiskImage]]:

@@ -157,11 +157,9 @@ def prepare_boot(disk: Disk, options: BootOptions) -> Iterator[Starter]:
         release = read_release(kernel.read_bytes()) or ""
         yield Starter(kernel, initrd, release)
         return
-    with (
-        open_image(disk, disk.main_image(options.image)) as image_path,
-        tempfile.TemporaryDirectory(prefix="bootpress-") as name,
-    ):
-        found = find_kernel(Image(image_path), kernel=options.kernel)
+    image = open_image(disk, disk.main_image(options.image))
+    with tempfile.TemporaryDirectory(prefix="bootpress-") as name:
+        found = find_kernel(image, kernel=options.kernel)
         program, initramfs = Path(name) / "vmlinuz", Path(name) / "initramfs"
         program.write_bytes(found.program)
         make_initramfs(found, initramfs, buses=(options.bus,))
@@ -266,45 +264,50 @@ def record_trace(
                 hint="use --source host",
             )
         boot = run_boot(disk, starter, options, in_guest=in_guest, monitor=monitor)
-    with open_image(disk, image) as path:
-        opened = Image(path)
-        events = EventCollector()
-        if in_guest:
-            shift = 0.0
-            if trace_source == "both" and boot.begun_at is not None:
-                shift = boot.begun_at - boot.started_at
-            events.add_record(parse_record(boot.record), ImageMap(opened), shift=shift)
-        if trace_source != "guest":
-            events.add_reads(boot.reads, image, started_at=boot.started_at)
-        machine = f"{boot.accel}, {read_qemu_version()}"
-        if in_guest and not events.has_metadata:
-            machine += ", a kernel that takes no probe: without metadata"
-        return Trace(
-            source=trace_source,
-            tool=f"bootpress {bootpress.__version__}",
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            kernel=starter.release,
-            image=disk.path.name + (f":{image.name}" if image.name else ""),
-            image_bytes=image.length,
-            image_digest=digest_image(path, image.length),
-            block_size=_to_int(opened.info()["block_size"]),
-            attach=options.attach if starter.is_neutral else "unknown",
-            medium=options.medium.name,
-            until=boot.until,
-            boot_seconds=round(boot.seconds, 3),
-            machine=machine,
-            paths=events.paths,
-            events=events.in_order(),
-        )
+    opened = open_image(disk, image)
+    events = EventCollector()
+    if in_guest:
+        shift = 0.0
+        if trace_source == "both" and boot.begun_at is not None:
+            shift = boot.begun_at - boot.started_at
+        events.add_record(parse_record(boot.record), ImageMap(opened), shift=shift)
+    if trace_source != "guest":
+        events.add_reads(boot.reads, image, started_at=boot.started_at)
+    machine = f"{boot.accel}, {read_qemu_version()}"
+    if in_guest and not events.has_metadata:
+        machine += ", a kernel that takes no probe: without metadata"
+    return Trace(
+        source=trace_source,
+        tool=f"bootpress {bootpress.__version__}",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        kernel=starter.release,
+        image=disk.path.name + (f":{image.name}" if image.name else ""),
+        image_bytes=image.length,
+        image_digest=digest_image(opened),
+        block_size=_to_int(opened.info()["block_size"]),
+        attach=options.attach if starter.is_neutral else "unknown",
+        medium=options.medium.name,
+        until=boot.until,
+        boot_seconds=round(boot.seconds, 3),
+        machine=machine,
+        paths=events.paths,
+        events=events.in_order(),
+    )
 
 
-def digest_image(path: Path, length: int) -> str:
-    """Return "sha256:" and the digest of an image's first ``length`` bytes, its bytes_used."""
+def digest_image(image: Image) -> str:
+    """Return "sha256:" and the digest of an image's bytes_used.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while length and (data := file.read(min(length, CHUNK_BYTES))):
+    left = _to_int(image.info()["bytes_used"])
+    with Path(image.path).open("rb") as file:
+        file.seek(image.offset)
+        while left and (data := file.read(min(left, CHUNK_BYTES))):
             digest.update(data)
-            length -= len(data)
+            left -= len(data)
     return f"sha256:{digest.hexdigest()}"
 
 
