@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import PurePath
 
 from bootpress.learn import LearnReport, Noise
@@ -122,18 +123,19 @@ def print_measurements(measured: Sequence[Measurement]) -> None:
     print(f"{boots} of each to {first.until}, medium {first.medium}, {first.accel}")
 
     def spread(row: Measurement, name: str, unit: float, digits: int) -> str:
-        values = row.spread(lambda boot: float(getattr(boot, name)))
+        values = row.spread(attrgetter(name))
         median, low, high = (
             f"{value / unit:,.{digits}f}"
             for value in (values.median, values.minimum, values.maximum)
         )
         return median if len(row.boots) == 1 else f"{median} ({low}–{high})"
 
+    labels = _label_images([row.image for row in measured])
     _print_table(
         ("image", "mounted", "seconds", "CPU seconds", "MB read", "reads", "jumps", "seek GB"),
         [
             (
-                _shorten(row.image),
+                label,
                 row.attach,
                 spread(row, "seconds", 1, 1),
                 spread(row, "cpu_seconds", 1, 1),
@@ -142,7 +144,7 @@ def print_measurements(measured: Sequence[Measurement]) -> None:
                 spread(row, "jumps", 1, 0),
                 spread(row, "seek_bytes", 1e9, 2),
             )
-            for row in measured
+            for label, row in zip(labels, measured, strict=True)
         ],
     )
 
@@ -153,10 +155,7 @@ def format_measurements(measured: Sequence[Measurement], *, version: str) -> str
     rows = [
         {
             **asdict(row),
-            "spread": {
-                name: asdict(row.spread(lambda boot, name=name: float(getattr(boot, name))))  # type: ignore[misc]
-                for name in figures
-            },
+            "spread": {name: asdict(row.spread(attrgetter(name))) for name in figures},
         }
         for row in measured
     ]
@@ -165,12 +164,13 @@ def format_measurements(measured: Sequence[Measurement], *, version: str) -> str
 
 def print_simulations(simulated: Sequence[Simulation]) -> None:
     """Print one line for each image, then what asked for the reads."""
+    labels = _label_images([row.image for row in simulated])
     print(f"modelled on medium {simulated[0].medium}")
     _print_table(
         ("image", "mounted", "reads", "MB read", "jumps", "seek GB", "seconds"),
         [
             (
-                _shorten(row.image),
+                label,
                 row.attach,
                 f"{row.reads:,}",
                 f"{row.bytes_read / 1e6:,.1f}",
@@ -178,7 +178,7 @@ def print_simulations(simulated: Sequence[Simulation]) -> None:
                 f"{row.seek_bytes / 1e9:,.2f}",
                 f"{row.seconds:,.2f}",
             )
-            for row in simulated
+            for label, row in zip(labels, simulated, strict=True)
         ],
     )
     kinds = sorted({kind for row in simulated for kind in row.kinds})
@@ -187,7 +187,7 @@ def print_simulations(simulated: Sequence[Simulation]) -> None:
         ("image", *kinds),
         [
             (
-                _shorten(row.image),
+                label,
                 *(
                     f"{row.kinds[kind].reads:,} ({row.kinds[kind].repeats:,})"
                     if kind in row.kinds
@@ -195,7 +195,7 @@ def print_simulations(simulated: Sequence[Simulation]) -> None:
                     for kind in kinds
                 ),
             )
-            for row in simulated
+            for label, row in zip(labels, simulated, strict=True)
         ],
     )
     for row in simulated:
@@ -220,8 +220,10 @@ def _format_json(body: dict[str, object], *, version: str) -> str:
     return json.dumps({"format": JSON_FORMAT, "bootpress": version, **body}, indent=2) + "\n"
 
 
-def _shorten(path: str) -> str:
-    return PurePath(path).name
+def _label_images(paths: Sequence[str]) -> list[str]:
+    """Return names for a table's first column: the files', unless two have the same."""
+    names = [PurePath(path).name for path in paths]
+    return names if len(set(names)) == len(set(paths)) else list(paths)
 
 
 def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

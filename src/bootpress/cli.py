@@ -22,13 +22,22 @@ from bootpress.arguments import (
 )
 from bootpress.errors import BootpressError, Interrupted, LimitError, UsageError
 from bootpress.image import Image
-from bootpress.model import CHUNK_BYTES, CODECS, COLD_ORDERS, SORT_STYLES, PackOptions, UnpackReport
-from bootpress.output import check_target, open_whole
+from bootpress.model import (
+    CHUNK_BYTES,
+    CODECS,
+    COLD_ORDERS,
+    SORT_STYLES,
+    PackOptions,
+    PackReport,
+    RepackOptions,
+    UnpackReport,
+)
+from bootpress.output import check_target, open_whole, write_text
 
 DIFFERENT = 1  # exit status of diff and verify --against; no error has it
 BUG = 70  # EX_SOFTWARE of sysexits.h
 # What boots take to import is 80 ms, as long as packing a small tree; these do without.
-PACKING = {"pack", "unpack", "list", "cat", "info", "layout", "verify", "diff"}
+PACKING = {"pack", "repack", "unpack", "list", "cat", "info", "layout", "verify", "diff"}
 
 EPILOG = """\
 exit status:
@@ -139,12 +148,41 @@ def _pack(chosen: argparse.Namespace) -> int:
             sort_style=chosen.sort_style,
             monitor=progress,
         )
+    return _report_packed(chosen, done)
+
+
+def _repack(chosen: argparse.Namespace) -> int:
+    options = RepackOptions(
+        codec=chosen.codec,
+        level=chosen.level,
+        block_size=chosen.block_size,
+        bcj=chosen.bcj,
+        cold_order=chosen.cold_order,
+        allow_stale=chosen.allow_stale,
+        jobs=chosen.jobs,
+        memory=chosen.memory,
+        verify=not chosen.no_verify,
+    )
+    if chosen.report:
+        check_target(chosen.report)
+    with report.Progress(quiet=chosen.quiet) as progress:
+        done = workflow.repack(
+            chosen.source,
+            chosen.image,
+            options=options,
+            sort_list=chosen.sort_list,
+            sort_style=chosen.sort_style,
+            monitor=progress,
+        )
+    return _report_packed(chosen, done)
+
+
+def _report_packed(chosen: argparse.Namespace, done: PackReport) -> int:
     if not chosen.quiet:
         with standard_output():
             report.print_pack_report(done)
     if chosen.report:
-        with open_whole(chosen.report) as file:
-            file.write(report.format_pack_report(done, version=__version__).encode())
+        write_text(chosen.report, report.format_pack_report(done, version=__version__))
     return 0
 
 
@@ -234,7 +272,7 @@ def _diff(chosen: argparse.Namespace) -> int:
 
 
 def make_parser(*, packing: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the whole command; with ``packing``, without the verbs of the loop."""
+    """Return the parser of the whole command; with ``packing``, without those that boot."""
     parser = _Parser(
         prog="bootpress",
         description="Packs a Linux root file system into a SquashFS image that the stock kernel "
@@ -267,6 +305,15 @@ def make_parser(*, packing: bool = False) -> argparse.ArgumentParser:
         "  bootpress pack old.squashfs new.squashfs --sort-list boot.list --allow-stale\n",
     )
     _add_pack_arguments(pack)
+
+    repack = add(
+        "repack",
+        _repack,
+        "lay an image out anew by a sort list, copying its blocks as they are",
+        "  bootpress repack root.squashfs tuned.squashfs --sort-list boot.sort\n"
+        "  bootpress repack root.squashfs small.squashfs --sort-list boot.sort --codec xz\n",
+    )
+    _add_repack_arguments(repack)
 
     unpack = add(
         "unpack",
@@ -381,16 +428,7 @@ def _add_pack_arguments(pack: argparse.ArgumentParser) -> None:
         "block) or none",
     )
     order = pack.add_argument_group("order")
-    order.add_argument("--sort-list", metavar="FILE", help="what comes first")
-    order.add_argument(
-        "--sort-style",
-        metavar="|".join(SORT_STYLES),
-        default="auto",
-        help="the list's dialect; default auto",
-    )
-    order.add_argument(
-        "--allow-stale", action="store_true", help="accept a list that names missing files"
-    )
+    _add_sort_list(order)
     order.add_argument(
         "--cold-order",
         metavar="|".join(COLD_ORDERS),
@@ -421,7 +459,45 @@ def _add_pack_arguments(pack: argparse.ArgumentParser) -> None:
         help="seconds since 1970: the image's time, and the newest that a file may have; default "
         "SOURCE_DATE_EPOCH, or else the newest file's time",
     )
-    run = pack.add_argument_group("run")
+    _add_run(pack)
+
+
+def _add_repack_arguments(repack: argparse.ArgumentParser) -> None:
+    repack.add_argument("source", metavar="IMAGE")
+    repack.add_argument("image", metavar="NEW", help="the image to write")
+    _add_sort_list(repack.add_argument_group("order"), required=True)
+    again = repack.add_argument_group(
+        "compression", "Any of these that differs from the image's own compresses everything anew."
+    )
+    again.add_argument("--codec", metavar="|".join(CODECS))
+    again.add_argument("--level", type=int, metavar="N", help="in the codec's own scale")
+    again.add_argument(
+        "--block-size", type=parse_size, metavar="SIZE", help="4K to 1M, a power of two"
+    )
+    again.add_argument("--bcj", metavar="FILTER", help="xz: as in pack")
+    again.add_argument(
+        "--cold-order",
+        metavar="|".join(COLD_ORDERS),
+        help="order of all other files, where everything is compressed anew",
+    )
+    _add_run(repack)
+
+
+def _add_sort_list(order: argparse._ActionsContainer, *, required: bool = False) -> None:
+    order.add_argument("--sort-list", metavar="FILE", required=required, help="what comes first")
+    order.add_argument(
+        "--sort-style",
+        metavar="|".join(SORT_STYLES),
+        default="auto",
+        help="the list's dialect; default auto",
+    )
+    order.add_argument(
+        "--allow-stale", action="store_true", help="accept a list that names missing files"
+    )
+
+
+def _add_run(verb: argparse.ArgumentParser) -> None:
+    run = verb.add_argument_group("run")
     add_jobs(run)
     run.add_argument(
         "--memory",

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The verbs of the loop: trace, order, repack, measure, simulate."""
+"""The verbs that boot, and what follows from a boot: trace, order, measure, simulate."""
 
 import argparse
 from pathlib import Path
 from typing import get_args
 
-from bootpress import __version__, boot_report, loop, report, workflow
-from bootpress.arguments import AddVerb, add_jobs, add_quiet, parse_size, standard_output
+from bootpress import __version__, boot_report, loop, report
+from bootpress.arguments import AddVerb, add_quiet, parse_size, standard_output
 from bootpress.measure import STANDARD_RUNS, measure_boots
-from bootpress.model import CODECS, COLD_ORDERS, SORT_STYLES, RepackOptions
-from bootpress.output import check_target, open_whole
+from bootpress.model import SORT_STYLES
+from bootpress.output import check_target, write_text
 from bootpress.profile import list_media, load_medium
 from bootpress.qemu import Accel, Bus, Firmware
 from bootpress.record import STANDARD_UNTIL, BootOptions
@@ -22,7 +22,6 @@ def add_verbs(add: AddVerb) -> None:
     """Add the verbs with their arguments."""
     _add_trace(add)
     _add_order(add)
-    _add_repack(add)
     _add_measure(add)
     _add_simulate(add)
 
@@ -210,88 +209,6 @@ def _order(chosen: argparse.Namespace) -> int:
     return 0
 
 
-# --- repack -------------------------------------------------------------------------------------
-
-
-def _add_repack(add: AddVerb) -> None:
-    repack = add(
-        "repack",
-        _repack,
-        "lay an image out anew by a sort list, copying its blocks as they are",
-        "  bootpress repack root.squashfs tuned.squashfs --sort-list boot.sort\n"
-        "  bootpress repack root.squashfs small.squashfs --sort-list boot.sort --codec xz\n",
-    )
-    repack.add_argument("image", metavar="IMAGE")
-    repack.add_argument("target", metavar="NEW", help="the image to write")
-    order = repack.add_argument_group("order")
-    order.add_argument("--sort-list", metavar="FILE", required=True, help="what comes first")
-    order.add_argument(
-        "--sort-style",
-        metavar="|".join(SORT_STYLES),
-        choices=SORT_STYLES,
-        default="auto",
-        help="the list's dialect; default auto",
-    )
-    order.add_argument(
-        "--allow-stale", action="store_true", help="accept a list that names missing files"
-    )
-    again = repack.add_argument_group(
-        "compression", "Any of these that differs from the image's own compresses everything anew."
-    )
-    again.add_argument("--codec", metavar="|".join(CODECS), choices=CODECS)
-    again.add_argument("--level", type=int, metavar="N", help="in the codec's own scale")
-    again.add_argument(
-        "--block-size", type=parse_size, metavar="SIZE", help="4K to 1M, a power of two"
-    )
-    again.add_argument("--bcj", metavar="FILTER", help="xz: as in pack")
-    again.add_argument(
-        "--cold-order",
-        metavar="|".join(COLD_ORDERS),
-        choices=COLD_ORDERS,
-        help="order of all other files, where everything is compressed anew",
-    )
-    run = repack.add_argument_group("run")
-    add_jobs(run)
-    run.add_argument(
-        "--memory", type=parse_size, metavar="SIZE", default=0, help="bytes of blocks in flight"
-    )
-    run.add_argument("--no-verify", action="store_true", help="do not read the image back")
-    run.add_argument("--report", type=Path, metavar="FILE.json", help="write a report as JSON")
-    add_quiet(run)
-
-
-def _repack(chosen: argparse.Namespace) -> int:
-    if chosen.report:
-        check_target(chosen.report)
-    options = RepackOptions(
-        codec=chosen.codec,
-        level=chosen.level,
-        block_size=chosen.block_size,
-        bcj=chosen.bcj,
-        cold_order=chosen.cold_order,
-        allow_stale=chosen.allow_stale,
-        jobs=chosen.jobs,
-        memory=chosen.memory,
-        verify=not chosen.no_verify,
-    )
-    with report.Progress(quiet=chosen.quiet) as progress:
-        done = workflow.repack(
-            chosen.image,
-            chosen.target,
-            sort_list=chosen.sort_list,
-            sort_style=chosen.sort_style,
-            options=options,
-            monitor=progress,
-        )
-    if not chosen.quiet:
-        with standard_output():
-            report.print_pack_report(done)
-    if chosen.report:
-        with open_whole(chosen.report) as file:
-            file.write(report.format_pack_report(done, version=__version__).encode())
-    return 0
-
-
 # --- measure ------------------------------------------------------------------------------------
 
 
@@ -330,8 +247,7 @@ def _measure(chosen: argparse.Namespace) -> int:
         with standard_output():
             boot_report.print_measurements(measured)
     if chosen.json:
-        with open_whole(chosen.json) as file:
-            file.write(boot_report.format_measurements(measured, version=__version__).encode())
+        write_text(chosen.json, boot_report.format_measurements(measured, version=__version__))
     return 0
 
 
@@ -374,6 +290,5 @@ def _simulate(chosen: argparse.Namespace) -> int:
         with standard_output():
             boot_report.print_simulations(simulated)
     if chosen.json:
-        with open_whole(chosen.json) as file:
-            file.write(boot_report.format_simulations(simulated, version=__version__).encode())
+        write_text(chosen.json, boot_report.format_simulations(simulated, version=__version__))
     return 0

@@ -51,6 +51,12 @@ def open_whole(target: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def write_text(target: Path, text: str) -> None:
+    """Write a text file, whole or not at all. Raises TargetError."""
+    with open_whole(target) as file:
+        file.write(text.encode())
+
+
 def to_target_error(error: OSError, name: str) -> TargetError:
     """Return the error for output that could not be written."""
     hints = {

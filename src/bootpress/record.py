@@ -2,6 +2,7 @@
 """Boots a machine and records what the boot reads: in the guest, at the virtual disk, or both."""
 
 import hashlib
+import math
 import os
 import re
 import tempfile
@@ -48,6 +49,8 @@ SEND_SECONDS = 120.0
 COMMAND_LINE = "console=ttyS0 panic=-1 quiet"
 # MiB for each CPU to record into. 117,000 events of Debian 12's boot to multi-user took 6 of them.
 BUFFER_MIB = 32
+# MiB. With so much the neutral initramfs starts on Debian 12's kernel, and says what it lacks.
+LEAST_MEMORY = 128
 # What Linux calls the disk, by its bus.
 DEVICES: dict[Bus, str] = {"virtio": "/dev/vda", "cd": "/dev/sr0", "usb": "/dev/sda"}
 
@@ -86,6 +89,17 @@ class BootOptions:
     memory: int = 2048
     cpus: int = 2
     timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout < math.inf:
+            raise UsageError(f"no boot ends within {self.timeout} seconds")
+        if self.memory < LEAST_MEMORY:
+            raise UsageError(
+                f"no system boots in {self.memory} MiB",
+                hint=f"give the machine {LEAST_MEMORY} MiB or more",
+            )
+        if self.cpus < 1:
+            raise UsageError(f"no machine has {self.cpus} CPUs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bootpress import _core
-from bootpress.errors import SortListError, SourceError, TargetError, UsageError
+from bootpress.errors import SortListError, SourceError, UsageError
 from bootpress.gather import STANDARD_INPUT, gather, to_losses
 from bootpress.image import Image, name_image
 from bootpress.model import (
@@ -24,6 +24,7 @@ from bootpress.model import (
     VerifyReport,
 )
 from bootpress.order import Order, resolve
+from bootpress.output import check_target
 from bootpress.sortlist import SortList, parse_sort_list
 from bootpress.tarstream import write_tar
 from bootpress.verify import compare_sources, verify_image
@@ -381,13 +382,7 @@ def _read_source_date_epoch() -> int | None:
 
 def _check_target(source: AnyPath, target: AnyPath) -> None:
     path = Path(os.fsdecode(target))
-    if path.is_dir():
-        raise TargetError(f"cannot write {path}: it is a directory", hint="name a file in it")
-    if not path.parent.is_dir():
-        raise TargetError(
-            f"cannot write {path}: No such file or directory",
-            hint=f"make the directory {path.parent} first",
-        )
+    check_target(path)
     if source == STANDARD_INPUT:
         return
     root = Path(os.fsdecode(source))

@@ -107,6 +107,9 @@ REFUSED: dict[str, tuple[str, int, str, bool]] = {
     "trace-initrd-alone": ("trace image -o t --initrd text", 2, "kernel", True),
     "trace-kernel-text": ("trace image -o t --kernel text", 3, "no kernel", True),
     "trace-target-nowhere": ("trace image -o nowhere/t", 6, "nowhere", True),
+    "trace-no-time": ("trace image -o t --timeout nan", 2, "nan seconds", False),
+    "trace-negative-time": ("trace image -o t --timeout=-1", 2, "-1.0 seconds", False),
+    "trace-no-memory": ("trace image -o t --memory 1K", 2, "0 MiB", True),
     "medium-unknown": ("measure image --medium tape", 2, "'tape'", True),
     "medium-missing": ("measure image --medium ./tape.toml", 3, "tape.toml", False),
     "medium-text": ("measure image --medium ./bad.toml", 2, "bad.toml", False),
@@ -124,6 +127,8 @@ REFUSED: dict[str, tuple[str, int, str, bool]] = {
     "repack-directory": ("repack tree out --sort-list one.list", 3, "tree", False),
     "repack-text": ("repack text out --sort-list one.list", 7, "text", False),
     "repack-stale": ("repack image out --sort-list stale.list", 9, "2 entries", True),
+    "repack-codec": ("repack image out --sort-list one.list --codec rar", 2, "'rar'", True),
+    "repack-style": ("repack image out --sort-list one.list --sort-style x", 2, "'x'", True),
     "repack-level": ("repack image out --sort-list one.list --level 99", 2, "no level 99", True),
     "list-directory": ("pack tree out --sort-list tree", 10, "is a directory", False),
 }

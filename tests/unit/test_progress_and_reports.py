@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from bootpress import report
+from bootpress import boot_report, report
 
 
 class Terminal(io.StringIO):
@@ -104,3 +104,8 @@ def test_durations_read_well(seconds: float, text: str) -> None:
 )
 def test_modes_read_as_ls_shows_them(kind: str, mode: int, text: str) -> None:
     assert report.format_mode(kind, mode) == text
+
+
+def test_images_of_one_name_are_told_apart() -> None:
+    assert boot_report._label_images(["a/x.img", "b/y.img"]) == ["x.img", "y.img"]
+    assert boot_report._label_images(["a/x.img", "b/x.img"]) == ["a/x.img", "b/x.img"]
